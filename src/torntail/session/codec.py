@@ -1,0 +1,362 @@
+"""Strict JSON for records: the one place where bytes become events and events become bytes.
+
+Decides what counts as a complete record (DM-5), what `append` must refuse (RW-3) and that values
+survive unchanged (RW-12). Reading has a fast path: parse with orjson, dump again, and if the bytes
+are equal the line is canonical, so it has no repeated key, no odd number, no invalid UTF-8; only
+otherwise does the slow strict parser decide. Writing has the same shape: one orjson round trip
+compared with the input, any difference goes to the strict encoder. Lines are written as the
+original system writes them (UTF-8, no spaces, key order kept, lone surrogates escaped), except
+that floats keep their point and integers are exact. Does not cover: the order of records (`scan`).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from typing import Any, Final, NoReturn
+
+import orjson
+
+from torntail.session.events import (
+    MAXIMUM_SEQ,
+    Json,
+    MalformedRecord,
+    SessionEvent,
+    SessionHeader,
+)
+
+__all__ = [
+    "MAXIMUM_DEPTH",
+    "MAXIMUM_INTEGER_DIGITS",
+    "MAXIMUM_RECORD_BYTES",
+    "NotJson",
+    "copy_event",
+    "encode_event",
+    "encode_header",
+    "encode_json",
+    "leading_object_end",
+    "parse_event",
+    "parse_header",
+    "parse_json",
+    "same_json",
+]
+
+MAXIMUM_DEPTH: Final = 200
+"""Levels of nesting, the record's own brace being the first (DM-5)."""
+
+MAXIMUM_INTEGER_DIGITS: Final = 4300
+"""Digits of an integer, without its sign (RW-12)."""
+
+MAXIMUM_RECORD_BYTES: Final = 256 * 1024 * 1024
+"""A longer line is not a record: a bound on memory against hostile files."""
+
+_INTEGER_BOUND: Final = 10**MAXIMUM_INTEGER_DIGITS
+_LONE_SURROGATE: Final = re.compile("[\ud800-\udfff]")
+# A string, a bracket, or a quote whose string never ends. Possessive, so that a hostile line costs
+# linear time.
+_STRUCTURE: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[\[\]{}]|"', re.DOTALL)
+_ENVELOPE: Final = frozenset({"type", "seq", "time", "data"})
+_BLANK: Final = b" \t\n\r"
+
+_PASS_THROUGH: Final = (
+    orjson.OPT_PASSTHROUGH_DATACLASS
+    | orjson.OPT_PASSTHROUGH_DATETIME
+    | orjson.OPT_PASSTHROUGH_SUBCLASS
+)
+
+
+class NotJson(ValueError):
+    """A value that JSON cannot carry; `where` is its place (`data.content[0]`), `reason` why."""
+
+    def __init__(self, where: str, reason: str) -> None:
+        super().__init__(f"{where or 'value'}: {reason}")
+        self.where = where
+        self.reason = reason
+
+
+# --- reading ------------------------------------------------------------------------------------
+
+
+def parse_event(line: bytes) -> SessionEvent:
+    """The event a line (without its newline) holds; raises `MalformedRecord` if it holds none."""
+    record: Json = None
+    try:
+        record = orjson.loads(line)
+        canonical = orjson.dumps(record) == line
+    except (ValueError, TypeError):
+        canonical = False
+    if not canonical or (
+        line.count(b"{") + line.count(b"[") > MAXIMUM_DEPTH and _depth(line) > MAXIMUM_DEPTH
+    ):
+        record = _parse_slowly(line)
+    # The common shapes are decided here, every other one in SessionEvent.from_json.
+    if type(record) is dict:
+        size = len(record)
+        kind, seq, time = record.get("type"), record.get("seq"), record.get("time")
+        if (
+            type(kind) is str
+            and kind
+            and type(seq) is int
+            and 0 <= seq <= MAXIMUM_SEQ
+            and type(time) is int
+            and "data" in record
+        ):
+            if size == 4:
+                return SessionEvent(kind, seq, time, record["data"])
+            if size == 5:
+                surface_op = record.get("surfaceOp")
+                if surface_op is not None:
+                    return SessionEvent(kind, seq, time, record["data"], surface_op)
+    return SessionEvent.from_json(record)
+
+
+def parse_header(line: bytes) -> SessionHeader:
+    """The header a line (without its newline) holds; raises `MalformedRecord` if it holds none."""
+    return SessionHeader.from_json(parse_json(line))
+
+
+def parse_json(line: bytes) -> Json:
+    """The value of a strict JSON text; raises `MalformedRecord` saying what is wrong with it."""
+    try:
+        value = orjson.loads(line)
+        if orjson.dumps(value) == line and (
+            line.count(b"{") + line.count(b"[") <= MAXIMUM_DEPTH or _depth(line) <= MAXIMUM_DEPTH
+        ):
+            return value
+    except (ValueError, TypeError):
+        pass
+    return _parse_slowly(line)
+
+
+def leading_object_end(text: bytes) -> int | None:
+    """Where the JSON object that `text` begins with ends, or None if it does not end in `text`.
+
+    Only brackets and strings are looked at: whether the object is a record is for `parse_event`.
+    """
+    if not text.lstrip(_BLANK).startswith(b"{"):
+        return None
+    depth = 0
+    for token in _STRUCTURE.finditer(text):
+        match token.group():
+            case b"{" | b"[":
+                depth += 1
+            case b"}" | b"]":
+                depth -= 1
+                if depth == 0:
+                    return token.end()
+            case b'"':
+                return None
+    return None
+
+
+def _depth(text: bytes) -> int:
+    """The deepest level of nesting in `text`, up to a string that never ends."""
+    depth = deepest = 0
+    for token in _STRUCTURE.finditer(text):
+        match token.group():
+            case b"{" | b"[":
+                depth += 1
+                deepest = max(deepest, depth)
+            case b"}" | b"]":
+                depth -= 1
+            case b'"':
+                break
+    return deepest
+
+
+def _parse_slowly(line: bytes) -> Json:
+    if len(line) > MAXIMUM_RECORD_BYTES:
+        raise MalformedRecord(f"longer than {MAXIMUM_RECORD_BYTES} bytes")
+    if not line.strip(_BLANK):
+        raise MalformedRecord("blank line")
+    try:
+        text = line.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise MalformedRecord(f"invalid UTF-8 at byte {error.start} of the line") from None
+    if text.startswith("\ufeff"):
+        raise MalformedRecord("byte order mark")
+    # Before the recursive parser runs, so that a line of a million brackets cannot exhaust the
+    # interpreter's stack.
+    if _depth(line) > MAXIMUM_DEPTH:
+        raise MalformedRecord(f"more than {MAXIMUM_DEPTH} levels of nesting")
+    try:
+        return _STRICT.decode(text)
+    except json.JSONDecodeError as error:
+        raise MalformedRecord(f"not JSON: {error.msg} at character {error.pos}") from None
+
+
+def _object(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
+    members = dict(pairs)
+    if len(members) != len(pairs):
+        raise MalformedRecord("repeated key")
+    return members
+
+
+def _integer(digits: str) -> int:
+    if len(digits.lstrip("-")) > MAXIMUM_INTEGER_DIGITS:
+        raise MalformedRecord(f"integer of more than {MAXIMUM_INTEGER_DIGITS} digits")
+    try:
+        return int(digits)
+    except ValueError:
+        # The interpreter was started with a lower limit of its own.
+        raise MalformedRecord("integer beyond the interpreter's digit limit") from None
+
+
+def _float(digits: str) -> float:
+    number = float(digits)
+    if math.isinf(number):
+        raise MalformedRecord("number out of range")
+    return number
+
+
+def _constant(name: str) -> NoReturn:
+    raise MalformedRecord(f"{name} is not JSON")
+
+
+_STRICT: Final = json.JSONDecoder(
+    object_pairs_hook=_object,
+    parse_int=_integer,
+    parse_float=_float,
+    parse_constant=_constant,
+)
+
+
+# --- writing ------------------------------------------------------------------------------------
+
+
+def encode_event(event: SessionEvent) -> bytes:
+    """The line (without newline) of an event; raises `NotJson` for what `load` would refuse."""
+    record = event.to_json()
+    if event.extra is not None and not _ENVELOPE.isdisjoint(event.extra):
+        raise NotJson("extra", f"names a key of the envelope: {', '.join(_ENVELOPE)}")
+    try:
+        SessionEvent.from_json(record)
+    except MalformedRecord as error:
+        raise NotJson("", error.reason) from None
+    return encode_json(record)
+
+
+def encode_header(header: SessionHeader) -> bytes:
+    """The line (without newline) of a header; raises `NotJson` for what `load` would refuse."""
+    record = header.to_json()
+    try:
+        SessionHeader.from_json(record)
+    except MalformedRecord as error:
+        raise NotJson("header", error.reason) from None
+    return encode_json(record)
+
+
+def copy_event(event: SessionEvent) -> SessionEvent:
+    """A private copy that shares nothing mutable with `event` (RW-4); raises `NotJson`."""
+    return parse_event(encode_event(event))
+
+
+def encode_json(value: Json) -> bytes:
+    """Strict JSON text of `value`; raises `NotJson` with the place of what cannot be carried."""
+    text = b""
+    try:
+        text = orjson.dumps(value, option=_PASS_THROUGH)
+        # NaN became null, a UUID a string: the comparison finds what orjson was lenient about.
+        faithful = orjson.loads(text) == value
+    except (TypeError, ValueError, RecursionError):
+        faithful = False
+    if not faithful:
+        text = _encode_slowly(value)
+    elif text.count(b"{") + text.count(b"[") > MAXIMUM_DEPTH and _depth(text) > MAXIMUM_DEPTH:
+        raise NotJson("", f"more than {MAXIMUM_DEPTH} levels of nesting")
+    if len(text) > MAXIMUM_RECORD_BYTES:
+        raise NotJson("", f"longer than {MAXIMUM_RECORD_BYTES} bytes as JSON")
+    return text
+
+
+def _encode_slowly(value: Json) -> bytes:
+    _refuse_what_json_lacks(value, "", [])
+    try:
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    except (TypeError, ValueError) as error:
+        raise NotJson("", str(error)) from None
+    # Halves that form a pair are the character they stand for; what is left alone is escaped, since
+    # UTF-8 has no bytes for it.
+    text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
+    text = _LONE_SURROGATE.sub(lambda half: f"\\u{ord(half.group()):04x}", text)
+    encoded = text.encode("utf-8")
+    try:
+        # Joined halves can make two keys equal, which load would refuse.
+        _parse_slowly(encoded)
+    except MalformedRecord as error:
+        raise NotJson("", error.reason) from None
+    return encoded
+
+
+def _refuse_what_json_lacks(value: Any, where: str, ancestors: list[int]) -> None:
+    if value is None or isinstance(value, bool | str):
+        return
+    if isinstance(value, int):
+        if abs(value) >= _INTEGER_BOUND:
+            raise NotJson(where, f"integer of more than {MAXIMUM_INTEGER_DIGITS} digits")
+        return
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise NotJson(where, f"{value} is not JSON")
+        return
+    if not isinstance(value, dict | list | tuple):
+        raise NotJson(where, f"{type(value).__name__} is not JSON")
+    if id(value) in ancestors:
+        raise NotJson(where, "contains itself")
+    if len(ancestors) >= MAXIMUM_DEPTH:
+        raise NotJson(where, f"more than {MAXIMUM_DEPTH} levels of nesting")
+    ancestors.append(id(value))
+    if isinstance(value, dict):
+        for key, member in value.items():
+            if not isinstance(key, str):
+                raise NotJson(where, f"key {key!r:.40} is not a string")
+            _refuse_what_json_lacks(member, f"{where}.{key:.40}" if where else key[:40], ancestors)
+    else:
+        for index, member in enumerate(value):
+            _refuse_what_json_lacks(member, f"{where}[{index}]", ancestors)
+    ancestors.pop()
+
+
+# --- comparing ----------------------------------------------------------------------------------
+
+
+def same_json(left: Json, right: Json, *, i_json: bool = False) -> bool:
+    """Whether two values are equal as JSON values.
+
+    Key order does not count; `1` and `1.0` are the same number; `0` and `-0.0` are not, unless
+    `i_json` (a store that claims no more than I-JSON may lose the sign); surrogate halves that form
+    a pair equal the character.
+    """
+    if isinstance(left, bool) or isinstance(right, bool):
+        return left is right
+    if isinstance(left, int | float) and isinstance(right, int | float):
+        if left != right:
+            return False
+        return bool(i_json or left or _sign(left) == _sign(right))
+    if isinstance(left, str) and isinstance(right, str):
+        return left == right or _joined(left) == _joined(right)
+    if isinstance(left, list | tuple) and isinstance(right, list | tuple):
+        return len(left) == len(right) and all(
+            same_json(one, other, i_json=i_json) for one, other in zip(left, right, strict=True)
+        )
+    if isinstance(left, dict) and isinstance(right, dict):
+        if len(left) != len(right):
+            return False
+        if left.keys() != right.keys():
+            left = {_joined(key): member for key, member in left.items()}
+            right = {_joined(key): member for key, member in right.items()}
+        return left.keys() == right.keys() and all(
+            same_json(member, right[key], i_json=i_json) for key, member in left.items()
+        )
+    return left is None and right is None
+
+
+def _sign(zero: float) -> float:
+    return math.copysign(1.0, zero)
+
+
+def _joined(text: str) -> str:
+    if not _LONE_SURROGATE.search(text):
+        return text
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")

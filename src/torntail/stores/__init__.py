@@ -1,0 +1,1 @@
+"""Reference session stores and the protocol they keep."""
