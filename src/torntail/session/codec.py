@@ -35,6 +35,7 @@ __all__ = [
     "encode_event",
     "encode_header",
     "encode_json",
+    "join_surrogates",
     "leading_object_end",
     "parse_event",
     "parse_header",
@@ -278,9 +279,9 @@ def _encode_slowly(value: Json) -> bytes:
         raise NotJson("", str(error)) from None
     # Halves that form a pair are the character they stand for; what is left alone is escaped, since
     # UTF-8 has no bytes for it.
-    text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
-    text = _LONE_SURROGATE.sub(lambda half: f"\\u{ord(half.group()):04x}", text)
-    encoded = text.encode("utf-8")
+    joined = join_surrogates(text)
+    escaped = _LONE_SURROGATE.sub(lambda half: f"\\u{ord(half.group()):04x}", joined)
+    encoded = escaped.encode("utf-8")
     try:
         # Joined halves can make two keys equal, which load would refuse.
         _parse_slowly(encoded)
@@ -335,7 +336,7 @@ def same_json(left: Json, right: Json, *, i_json: bool = False) -> bool:
             return False
         return bool(i_json or left or _sign(left) == _sign(right))
     if isinstance(left, str) and isinstance(right, str):
-        return left == right or _joined(left) == _joined(right)
+        return left == right or join_surrogates(left) == join_surrogates(right)
     if isinstance(left, list | tuple) and isinstance(right, list | tuple):
         return len(left) == len(right) and all(
             same_json(one, other, i_json=i_json) for one, other in zip(left, right, strict=True)
@@ -344,8 +345,8 @@ def same_json(left: Json, right: Json, *, i_json: bool = False) -> bool:
         if len(left) != len(right):
             return False
         if left.keys() != right.keys():
-            left = {_joined(key): member for key, member in left.items()}
-            right = {_joined(key): member for key, member in right.items()}
+            left = {join_surrogates(key): member for key, member in left.items()}
+            right = {join_surrogates(key): member for key, member in right.items()}
         return left.keys() == right.keys() and all(
             same_json(member, right[key], i_json=i_json) for key, member in left.items()
         )
@@ -356,7 +357,8 @@ def _sign(zero: float) -> float:
     return math.copysign(1.0, zero)
 
 
-def _joined(text: str) -> str:
+def join_surrogates(text: str) -> str:
+    """`text` with each pair of adjacent surrogate halves made the character it stands for."""
     if not _LONE_SURROGATE.search(text):
         return text
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
