@@ -1,8 +1,8 @@
 """Strict JSON for records: the one place where bytes become events and events become bytes.
 
 Decides what counts as a complete record (DM-5), what `append` must refuse (RW-3) and that values
-survive unchanged (RW-12). Reading has a fast path: parse with orjson, dump again, and if the bytes
-are equal the line is canonical, so it has no repeated key, no odd number, no invalid UTF-8; only
+survive unchanged (RW-12). Reading has a fast path: parse and dump again, and if the bytes are
+equal the line is canonical, so it has no repeated key, no odd number, no invalid UTF-8; only
 otherwise does the slow strict parser decide. Writing has the same shape: one orjson round trip
 compared with the input, any difference goes to the strict encoder. Lines are written as the
 original system writes them (UTF-8, no spaces, key order kept, lone surrogates escaped), except
@@ -14,12 +14,13 @@ from __future__ import annotations
 import json
 import math
 import re
+import sys
 from typing import Any, Final, NoReturn
 
+import msgspec
 import orjson
 
 from torntail.session.events import (
-    MAXIMUM_SEQ,
     Json,
     MalformedRecord,
     SessionEvent,
@@ -37,6 +38,7 @@ __all__ = [
     "encode_json",
     "join_surrogates",
     "leading_object_end",
+    "parse_block",
     "parse_event",
     "parse_header",
     "parse_json",
@@ -60,6 +62,11 @@ _STRUCTURE: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[\[\]{}]|"', re.DO
 _ENVELOPE: Final = frozenset({"type", "seq", "time", "data"})
 _BLANK: Final = b" \t\n\r"
 
+_decode_event: Final = msgspec.json.Decoder(SessionEvent).decode
+_decode_lines: Final = msgspec.json.Decoder(SessionEvent).decode_lines
+_encode_typed: Final = msgspec.json.Encoder().encode
+_encode_lines: Final = msgspec.json.Encoder().encode_lines
+
 _PASS_THROUGH: Final = (
     orjson.OPT_PASSTHROUGH_DATACLASS
     | orjson.OPT_PASSTHROUGH_DATETIME
@@ -81,35 +88,51 @@ class NotJson(ValueError):
 
 def parse_event(line: bytes) -> SessionEvent:
     """The event a line (without its newline) holds; raises `MalformedRecord` if it holds none."""
-    record: Json = None
+    # The fast path: straight into the typed value and back. Equal bytes mean a record in the order
+    # the original writes, without repeated keys, odd numbers or invalid text.
     try:
-        record = orjson.loads(line)
-        canonical = orjson.dumps(record) == line
-    except (ValueError, TypeError):
-        canonical = False
-    if not canonical or (
-        line.count(b"{") + line.count(b"[") > MAXIMUM_DEPTH and _depth(line) > MAXIMUM_DEPTH
-    ):
-        record = _parse_slowly(line)
-    # The common shapes are decided here, every other one in SessionEvent.from_json.
-    if type(record) is dict:
-        size = len(record)
-        kind, seq, time = record.get("type"), record.get("seq"), record.get("time")
+        event = _decode_event(line)
         if (
-            type(kind) is str
-            and kind
-            and type(seq) is int
-            and 0 <= seq <= MAXIMUM_SEQ
-            and type(time) is int
-            and "data" in record
+            _encode_typed(event) == line
+            and event.extra is None
+            and (len(line) <= MAXIMUM_DEPTH * 2 or _is_modest(line))
         ):
-            if size == 4:
-                return SessionEvent(kind, seq, time, record["data"])
-            if size == 5:
-                surface_op = record.get("surfaceOp")
-                if surface_op is not None:
-                    return SessionEvent(kind, seq, time, record["data"], surface_op)
-    return SessionEvent.from_json(record)
+            return event
+    except (ValueError, RecursionError, OverflowError):
+        pass
+    return SessionEvent.from_json(_parse_slowly(line))
+
+
+def parse_block(block: bytes) -> list[SessionEvent] | None:
+    """The events of a block of whole lines, or None where a line needs `parse_event` to decide.
+
+    The fast path of a bulk load: all lines at once there and back.
+    """
+    try:
+        events = _decode_lines(block)
+        if _encode_lines(events) != block:
+            return None
+    except (ValueError, RecursionError, OverflowError):
+        return None
+    if [event for event in events if event.extra is not None]:
+        return None
+    long_lines = [line for line in block.split(b"\n") if len(line) > MAXIMUM_DEPTH * 2]
+    if not all(map(_is_modest, long_lines)):
+        return None
+    return events
+
+
+def _is_modest(line: bytes) -> bool:
+    """Whether a long canonical line keeps the limits on nesting and digits."""
+    if line.count(b"{") + line.count(b"[") > MAXIMUM_DEPTH and _depth(line) > MAXIMUM_DEPTH:
+        return False
+    if len(line) <= MAXIMUM_INTEGER_DIGITS:
+        return True
+    # The interpreter's own limit has been applied already; it may have been switched off.
+    return (
+        len(line) <= MAXIMUM_RECORD_BYTES
+        and 0 < sys.get_int_max_str_digits() <= MAXIMUM_INTEGER_DIGITS
+    )
 
 
 def parse_header(line: bytes) -> SessionHeader:
@@ -134,6 +157,7 @@ def leading_object_end(text: bytes) -> int | None:
     """Where the JSON object that `text` begins with ends, or None if it does not end in `text`.
 
     Only brackets and strings are looked at: whether the object is a record is for `parse_event`.
+    An object nested too deeply to be one is not followed to its end.
     """
     if not text.lstrip(_BLANK).startswith(b"{"):
         return None
@@ -142,6 +166,8 @@ def leading_object_end(text: bytes) -> int | None:
         match token.group():
             case b"{" | b"[":
                 depth += 1
+                if depth > MAXIMUM_DEPTH:
+                    return None
             case b"}" | b"]":
                 depth -= 1
                 if depth == 0:
@@ -152,15 +178,23 @@ def leading_object_end(text: bytes) -> int | None:
 
 
 def _depth(text: bytes) -> int:
-    """The deepest level of nesting in `text`, up to a string that never ends."""
+    """The deepest level of nesting of the value `text` begins with, as far as it matters.
+
+    Looks no further than to the end of that value, a string that never ends, or the first level
+    that is too deep, so that a hostile line costs no more than an honest one.
+    """
     depth = deepest = 0
     for token in _STRUCTURE.finditer(text):
         match token.group():
             case b"{" | b"[":
                 depth += 1
                 deepest = max(deepest, depth)
+                if depth > MAXIMUM_DEPTH:
+                    break
             case b"}" | b"]":
                 depth -= 1
+                if depth <= 0:
+                    break
             case b'"':
                 break
     return deepest
@@ -228,9 +262,22 @@ _STRICT: Final = json.JSONDecoder(
 
 def encode_event(event: SessionEvent) -> bytes:
     """The line (without newline) of an event; raises `NotJson` for what `load` would refuse."""
-    record = event.to_json()
+    # The fast path: what comes back equal is what load will give. The encoder is lenient (NaN
+    # becomes null, a set a list, a date a string), and the comparison finds each of these.
+    try:
+        line = _encode_typed(event)
+        if (
+            event.extra is None
+            and _decode_event(line) == event
+            and (len(line) <= MAXIMUM_DEPTH * 2 or _is_modest(line))
+        ):
+            return line
+    except (TypeError, ValueError, RecursionError, OverflowError):
+        pass
     if event.extra is not None and not _ENVELOPE.isdisjoint(event.extra):
-        raise NotJson("extra", f"names a key of the envelope: {', '.join(_ENVELOPE)}")
+        stray = ", ".join(sorted(_ENVELOPE.intersection(event.extra)))
+        raise NotJson("extra", f"names a key of the envelope: {stray}")
+    record = event.to_json()
     try:
         SessionEvent.from_json(record)
     except MalformedRecord as error:

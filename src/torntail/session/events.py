@@ -8,7 +8,7 @@ written (`codec`), or what a sequence of events means (`turns`, `transcript`).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 
@@ -26,6 +26,12 @@ MAXIMUM_SEQ: Final = 2**53 - 1
 """The largest seq; above it other languages cannot count exactly (DM-5)."""
 
 
+EXTRA_KEY: Final = "~extra"
+"""The wire name of `SessionEvent.extra` for msgspec, which wants one; nothing is ever written under
+it, and a record that has such a key is read by `from_json`, where it is a further key like any.
+"""
+
+
 class MalformedRecord(ValueError):
     """A JSON value that is not the record it should be; `reason` says why in one phrase."""
 
@@ -40,7 +46,18 @@ def _is_number(value: object) -> bool:
 
 # gc=False: an event only ever points at JSON values, which are trees; leaving it out of the cyclic
 # garbage collector is worth a third of the time of a large load.
-class SessionEvent(msgspec.Struct, frozen=True, gc=False):
+class SessionEvent(
+    msgspec.Struct,
+    frozen=True,
+    gc=False,
+    omit_defaults=True,
+    forbid_unknown_fields=True,
+    rename={
+        "surface_op": "surfaceOp",
+        "source_event_seqs": "sourceEventSeqs",
+        "extra": EXTRA_KEY,
+    },
+):
     """One event of a session's log.
 
     `seq` is the event's index in its log; `time` is opaque (epoch milliseconds by convention, may
@@ -50,8 +67,8 @@ class SessionEvent(msgspec.Struct, frozen=True, gc=False):
     `==` follows Python, where `1 == True`.
     """
 
-    type: str
-    seq: int
+    type: Annotated[str, msgspec.Meta(min_length=1)]
+    seq: Annotated[int, msgspec.Meta(ge=0, le=MAXIMUM_SEQ)]
     time: int | float
     data: Json
     surface_op: Json = None

@@ -8,6 +8,7 @@ which every provider accepts; `transcript_problems` is the rule checker both are
 from __future__ import annotations
 
 import copy
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
@@ -75,29 +76,26 @@ def provider_messages(events: Iterable[SessionEvent]) -> list[Message]:
 
     Every call is answered once, directly behind its message: a call without a result gets an error
     result, results without their call and second results are left out, results that stand further
-    on are moved to their call.
+    on, or amid other content, are moved to their call. A call that is not the assistant's, or has
+    no id, is left out.
     """
     return mend_messages(derive_messages(events))
 
 
 def mend_messages(messages: Sequence[Message]) -> list[Message]:
     """The mending view over messages already derived; see `provider_messages`."""
+    answers = _answers(messages)
     mended: list[Message] = []
-    taken: set[int] = set()
     for index, message in enumerate(messages):
+        content = [block for block in message["content"] if _may_stand(message["role"], block)]
         if message["role"] == "assistant":
-            calls = _calls(message)
-            content = _without_repeated_calls(message["content"])
+            content = _without_repeated_calls(content)
+        if content or not message["content"]:
             mended.append({**message, "content": content})
-            for call_id in calls:
-                found = _find_result(messages, index + 1, call_id, taken)
-                if found is None:
-                    mended.append(_result_message(call_id, INTERRUPTED_CALL_TEXT))
-                else:
-                    taken.add(found)
-                    mended.append(messages[found])
-        elif _result_id(message) is None:
-            mended.append(message)
+        if message["role"] == "assistant":
+            for call_id in _calls(message):
+                block = answers.get((index, call_id)) or _lost_result(call_id)
+                mended.append({"role": "user", "content": [block]})
     return mended
 
 
@@ -110,26 +108,33 @@ def transcript_problems(messages: Sequence[Message]) -> list[str]:
     waiting: list[str] = []
     answered: set[str] = set()
     for position, message in enumerate(messages):
-        result = _result_id(message)
-        if result is not None:
-            if result in waiting:
-                waiting.remove(result)
-                answered.add(result)
-            elif result in answered:
-                problems.append(f"message {position}: second result for call {result!r}")
-            else:
-                problems.append(f"message {position}: result for {result!r} without its call")
-            continue
-        problems.extend(f"message {position}: call {call!r} has no result" for call in waiting)
+        place = f"message {position}"
+        results = [block for block in message["content"] if _is_kind(block, "tool-result")]
+        if message["role"] == "user" and results:
+            for block in results:
+                call_id = block.get("toolCallId")
+                if call_id in waiting:
+                    waiting.remove(call_id)
+                    answered.add(call_id)
+                elif isinstance(call_id, str) and call_id in answered:
+                    problems.append(f"{place}: second result for call {call_id!r}")
+                else:
+                    problems.append(f"{place}: result for {call_id!r} without its call")
+            if len(results) == len(message["content"]):
+                continue
+            problems.append(f"{place}: a result amid other content")
+        problems.extend(f"{place}: call {call!r} has no result" for call in waiting)
         waiting, answered = [], set()
-        if message["role"] == "assistant":
-            ids = [block["id"] for block in _call_blocks(message["content"])]
-            problems.extend(
-                f"message {position}: call id {call!r} is used twice"
-                for call in dict.fromkeys(ids)
-                if ids.count(call) > 1
-            )
+        role = message["role"]
+        problems.extend(
+            f"{place}: {block['type']} in a message of role {role}"
+            for block in message["content"]
+            if not _may_stand(role, block) and not (role == "user" and block in results)
+        )
+        if role == "assistant":
+            ids = [block["id"] for block in message["content"] if _is_call(block)]
             waiting = list(dict.fromkeys(ids))
+            problems.extend(f"{place}: call id {call!r} is used twice" for call in _repeated(ids))
     problems.extend(f"end: call {call!r} has no result" for call in waiting)
     return problems
 
@@ -160,26 +165,35 @@ def _message(event: SessionEvent) -> Message | None:
     return {"role": "user", "content": [opening, *blocks, closing]}
 
 
-def _call_blocks(content: Json) -> list[dict[str, Json]]:
-    return [
-        block
-        for block in content
-        if isinstance(block, dict)
-        and block.get("type") == "tool-call"
-        and isinstance(block.get("id"), str)
-    ]
+def _is_kind(block: Json, kind: str) -> bool:
+    return isinstance(block, dict) and block.get("type") == kind
+
+
+def _is_call(block: Json) -> bool:
+    return _is_kind(block, "tool-call") and isinstance(block.get("id"), str)
+
+
+def _may_stand(role: str, block: Json) -> bool:
+    """Whether a block is left where it is: results are moved, calls are the assistant's only."""
+    if _is_kind(block, "tool-call"):
+        return role == "assistant" and _is_call(block)
+    return not _is_kind(block, "tool-result")
 
 
 def _calls(message: Message) -> list[str]:
     """The ids of a message's calls, each once, in order of first appearance."""
-    return list(dict.fromkeys(block["id"] for block in _call_blocks(message["content"])))
+    return list(dict.fromkeys(block["id"] for block in message["content"] if _is_call(block)))
+
+
+def _repeated(ids: Sequence[str]) -> list[str]:
+    return [one for one, count in Counter(ids).items() if count > 1]
 
 
 def _without_repeated_calls(content: list[Json]) -> list[Json]:
     seen: set[str] = set()
     kept = []
     for block in content:
-        if _call_blocks([block]):
+        if _is_call(block):
             if block["id"] in seen:
                 continue
             seen.add(block["id"])
@@ -187,34 +201,26 @@ def _without_repeated_calls(content: list[Json]) -> list[Json]:
     return kept
 
 
-def _result_id(message: Message) -> Any:
-    """The call id a result message answers, or None if it is no result message."""
-    content = message["content"]
-    if message["role"] == "user" and len(content) == 1 and isinstance(content[0], dict):
-        block = content[0]
-        if block.get("type") == "tool-result":
-            return block.get("toolCallId")
-    return None
+def _answers(messages: Sequence[Message]) -> dict[tuple[int, str], dict[str, Json]]:
+    """The first result behind each call, before its id is called again: (message, id) to block."""
+    asked: dict[str, int] = {}
+    answers: dict[tuple[int, str], dict[str, Json]] = {}
+    for index, message in enumerate(messages):
+        if message["role"] == "assistant":
+            asked.update(dict.fromkeys(_calls(message), index))
+            continue
+        for block in message["content"]:
+            if _is_kind(block, "tool-result"):
+                call_id = block.get("toolCallId")
+                if isinstance(call_id, str) and call_id in asked:
+                    answers.setdefault((asked[call_id], call_id), block)
+    return answers
 
 
-def _find_result(
-    messages: Sequence[Message], start: int, call_id: str, taken: set[int]
-) -> int | None:
-    """The first free result for `call_id` before the id is called again."""
-    for index in range(start, len(messages)):
-        message = messages[index]
-        if message["role"] == "assistant" and call_id in _calls(message):
-            return None
-        if index not in taken and _result_id(message) == call_id:
-            return index
-    return None
-
-
-def _result_message(call_id: str, text: str) -> Message:
-    block = {
+def _lost_result(call_id: str) -> dict[str, Json]:
+    return {
         "type": "tool-result",
         "toolCallId": call_id,
-        "content": [{"type": "text", "text": text}],
+        "content": [{"type": "text", "text": INTERRUPTED_CALL_TEXT}],
         "isError": True,
     }
-    return {"role": "user", "content": [block]}

@@ -243,13 +243,13 @@ class TurnGrammar:
         if not TRANSITIONS[self.state, kind].lawful:
             return f"{event.type} is not allowed {self.state.value}"
         turn, step = _member(event.data, "turn"), _member(event.data, "step")
-        if kind == "turn/start" and turn != self._turn + 1:
+        if kind == "turn/start" and not _is_number(turn, self._turn + 1):
             return f"expected turn {self._turn + 1}, got {turn!r}"
-        if kind == "step/start" and step != self._step + 1:
+        if kind == "step/start" and not _is_number(step, self._step + 1):
             return f"expected step {self._step + 1}, got {step!r}"
-        if kind in _TURN_BOUND and turn != self._turn:
+        if kind in _TURN_BOUND and not _is_number(turn, self._turn):
             return f"{event.type} names turn {turn!r} inside turn {self._turn}"
-        if kind in _STEP_BOUND and step != self._step:
+        if kind in _STEP_BOUND and not _is_number(step, self._step):
             return f"{event.type} names step {step!r} inside step {self._step}"
         if kind == "tool/result" and _key(_member(event.data, "callId")) not in self._calls:
             error = _member(event.data, "error")
@@ -295,6 +295,11 @@ def _member(value: Json, key: str) -> Json:
 def _pick(data: Json, key: str) -> dict[str, Json]:
     """`{key: data[key]}`, or nothing where the event does not say: closers then leave it out."""
     return {key: data[key]} if isinstance(data, dict) and key in data else {}
+
+
+def _is_number(value: Json, expected: int) -> bool:
+    """Whether a JSON value is that number; Python alone would take True for 1."""
+    return not isinstance(value, bool) and bool(value == expected)
 
 
 def _number(data: Json, key: str, otherwise: int) -> int:

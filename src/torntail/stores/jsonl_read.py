@@ -46,7 +46,7 @@ from torntail.stores.paths import (
 
 __all__ = ["ReadLog", "find_log", "find_logs", "list_logs", "never_materialised", "read_log"]
 
-_READ_BUFFER_BYTES: Final = 1 << 20
+_BLOCK_BYTES: Final = 1 << 18
 _MAXIMUM_HEADER_BYTES: Final = 16 << 20
 
 
@@ -127,10 +127,9 @@ def read_log(path: Path, session_id: str, limit: int | None = None) -> ReadLog:
     except OSError as error:
         raise StorageFailed(session_id, path, "open", error) from error
     try:
-        with os.fdopen(descriptor, "rb", buffering=_READ_BUFFER_BYTES) as file, _collector_paused():
+        with os.fdopen(descriptor, "rb", buffering=0) as file, _collector_paused():
             status = os.fstat(descriptor)
-            lines = file if limit is None else _limited(file, limit)
-            scan = scan_log(lines, events.append, session_id=session_id)
+            scan = scan_log(_blocks(file, limit), events.append, session_id=session_id)
     except OSError as error:
         raise StorageFailed(session_id, path, "read", error) from error
     header = _header_or_refusal(scan, path, session_id)
@@ -149,7 +148,7 @@ def never_materialised(path: Path) -> bool:
             while chunk:
                 if b"\n" in chunk:
                     return False
-                chunk = file.read(_READ_BUFFER_BYTES)
+                chunk = file.read(_BLOCK_BYTES)
         parse_header(start)
     except MalformedRecord:
         return True
@@ -224,12 +223,20 @@ def _list_entry(session_id: str, path: Path, paths: list[Path]) -> ListEntry | N
     return ListEntry(session_id, header, error)
 
 
-def _limited(file: BinaryIO, limit: int) -> Iterator[bytes]:
-    for line in file:
-        yield line[:limit]
-        limit -= len(line)
-        if limit <= 0:
-            return
+def _blocks(file: BinaryIO, limit: int | None) -> Iterator[bytes]:
+    """The bytes of a file, or its first `limit` ones, in blocks cut behind newlines."""
+    begun: list[bytes] = []
+    while chunk := file.read(_BLOCK_BYTES if limit is None else min(_BLOCK_BYTES, limit)):
+        if limit is not None:
+            limit -= len(chunk)
+        end = chunk.rfind(b"\n") + 1
+        if end:
+            yield b"".join([*begun, chunk[:end]])
+            begun = []
+        if end < len(chunk):
+            begun.append(chunk[end:])
+    if begun:
+        yield b"".join(begun)
 
 
 @contextmanager
