@@ -27,7 +27,7 @@ GARBAGE: Final = -1
 
 _Item = TypeVar("_Item")
 
-_EXHAUSTIVE: Final = 48
+EXHAUSTIVE: Final = 48
 _SAMPLES: Final = 12
 _TEARS: Final = 24
 _PIECES: Final = 8
@@ -162,9 +162,11 @@ def tear_points(offset: int, data: bytes) -> list[int]:
     return _spread(sorted(point for point in points if 0 < point < length), _TEARS)
 
 
-def crashes(moment: Moment, model: Model, seed: int = 0) -> Iterator[Crash]:
+def crashes(
+    moment: Moment, model: Model, seed: int = 0, *, exhaustive: int = EXHAUSTIVE
+) -> Iterator[Crash]:
     """The ways to crash at a moment under a model; `moment.disk` must be of that model, any model
-    doing for `kill`.
+    doing for `kill`. Up to `exhaustive` combinations are all given, of more a spread.
     """
     if model == "kill":
         yield Crash("kill", moment.position, moment.torn)
@@ -185,7 +187,7 @@ def crashes(moment: Moment, model: Model, seed: int = 0) -> Iterator[Crash]:
     combinations = len(name_choices)
     for choices in file_choices:
         combinations *= len(choices)
-    if combinations <= _EXHAUSTIVE:
+    if combinations <= exhaustive:
         for names in name_choices:
             for files in product(*file_choices):
                 yield crash(names, files)
