@@ -4,4 +4,27 @@ The promises are the numbered clauses of the contract, held as data in
 :mod:`torntail.judge.clauses`.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from torntail.explore.campaign import certify
+    from torntail.judge.capabilities import Capabilities
+
+__all__ = ["Capabilities", "__version__", "certify"]
+
 __version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    # Lazily: whoever wants the session model alone does not pay for the harness.
+    if name == "certify":
+        from torntail.explore.campaign import certify
+
+        return certify
+    if name == "Capabilities":
+        from torntail.judge.capabilities import Capabilities
+
+        return Capabilities
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -30,7 +30,13 @@ from torntail.session import (
     parse_header,
     same_json,
 )
-from torntail.session.codec import encode_json, leading_object_end, parse_json
+from torntail.session.codec import (
+    _parse_slowly,
+    encode_json,
+    leading_object_end,
+    parse_block,
+    parse_json,
+)
 from torntail.session.events import MAXIMUM_SEQ
 
 PLAIN = b'{"type":"note","seq":0,"time":1,"data":{}}'
@@ -61,6 +67,13 @@ def test_what_is_written_is_read_back_equal(written: SessionEvent) -> None:
 def test_a_line_written_is_written_the_same_way_again(written: SessionEvent) -> None:
     line = encode_event(written)
     assert encode_event(parse_event(line)) == line
+
+
+@pytest.mark.parametrize("number", [1e16, 1e21, 1e-5, 1e-7, 0.0001, 5e-324, -1.5e300, 1.0, -0.0])
+def test_a_float_is_spelled_the_same_by_every_way_through_the_codec(number: float) -> None:
+    plain, odd = encode_event(event([number, "1e+5"])), encode_event(event([number, "1e+5\ud800"]))
+    assert odd.replace(b"\\ud800", b"") == plain
+    assert encode_json([number, "1e+5"]) in plain
 
 
 @given(values)
@@ -343,6 +356,40 @@ def test_any_bytes_are_a_record_or_refused(text: bytes) -> None:
         pass
 
 
+def check_fast_paths(line: bytes) -> None:
+    """A line means the same by every way through the codec, and is refused by all or none."""
+    try:
+        slow = SessionEvent.from_json(_parse_slowly(line))
+    except MalformedRecord:
+        with pytest.raises(MalformedRecord):
+            parse_event(line)
+        assert parse_block(line + b"\n") in (None, [])
+        return
+    assert repr(parse_event(line)) == repr(slow)
+    assert repr(parse_block(line + b"\n")) in ("None", repr([slow]))
+
+
+@pytest.mark.parametrize("line", UNPARSABLE.values(), ids=UNPARSABLE.keys())
+def test_fast_paths_refuse_what_the_strict_parser_refuses(line: bytes) -> None:
+    check_fast_paths(line)
+    assert parse_block(PLAIN + b"\n" + line + b"\n") is None
+    if line:
+        assert parse_block(PLAIN + b"\n" + line) is None
+
+
+@given(events)
+def test_fast_paths_read_what_the_strict_parser_reads(written: SessionEvent) -> None:
+    check_fast_paths(encode_event(written))
+
+
+@given(st.lists(events, max_size=4))
+def test_a_block_is_its_lines(written: list[SessionEvent]) -> None:
+    lines = [encode_event(one) for one in written]
+    found = parse_block(b"".join(line + b"\n" for line in lines))
+    if found is not None:
+        assert repr(found) == repr([parse_event(line) for line in lines])
+
+
 @given(events, st.data())
 def test_a_changed_line_is_refused_or_means_what_strict_json_says(
     written: SessionEvent, data: st.DataObject
@@ -350,6 +397,7 @@ def test_a_changed_line_is_refused_or_means_what_strict_json_says(
     line = bytearray(encode_event(written))
     place = data.draw(st.integers(0, len(line) - 1))
     line[place] = data.draw(st.integers(0, 255))
+    check_fast_paths(bytes(line))
     try:
         found = parse_event(bytes(line))
     except MalformedRecord:

@@ -390,7 +390,8 @@ def flips(whole: bytes, change: Callable[[int], list[int]]) -> dict[str, int]:
     for place in range(len(whole)):
         for value in change(whole[place]):
             damaged = whole[:place] + bytes([value]) + whole[place + 1 :]
-            found, events = scan(damaged)
+            events: list[SessionEvent] = []
+            found = scan_log([damaged], events.append, session_id="s-1")
             if found.outcome is not Outcome.OK:
                 counts["refused"] += 1
                 continue

@@ -1,6 +1,7 @@
 """What a store under test claims (CONTRACT, "Levels and capabilities").
 
-The certificate proves or refutes exactly these claims and prints what is not claimed.
+The certificate proves or refutes exactly these claims and prints what is not claimed. Does not
+decide which clause asks for which claim; that stands in the clause table.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from typing import Literal
 
 import msgspec
 
-__all__ = ["Capabilities"]
+__all__ = ["Capabilities", "claims"]
 
 
 class Capabilities(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -38,3 +39,12 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     lazy: bool = True
     inspects: bool = True
     forks: bool = True
+
+
+def claims(capabilities: Capabilities, requirement: str) -> bool:
+    """Whether a requirement of the clause table (`lazy`, `profile=session`) is claimed."""
+    name, _, value = requirement.partition("=")
+    claimed = getattr(capabilities, name)
+    if not value:
+        return bool(claimed)
+    return value in claimed if isinstance(claimed, frozenset) else bool(claimed == value)

@@ -294,7 +294,8 @@ class SessionStore(Protocol):
     def create(self, header: SessionHeader) -> None:
         """Announces a new session; lazy: nothing is stored before the first non-empty append.
 
-        Raises `SessionExists`, `InvalidSessionId`, `NotSerializable`, `StoreClosed`.
+        Raises `SessionExists`, `InvalidSessionId`, `UnsupportedVersion`, `NotSerializable`,
+        `StoreClosed`.
         """
         ...
 

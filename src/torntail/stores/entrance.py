@@ -49,7 +49,12 @@ def accept_header(header: SessionHeader) -> tuple[bytes, SessionHeader]:
         line = encode_header(header)
     except NotJson as error:
         raise NotSerializable(header.id, "session", 0, str(error)) from None
-    return line, parse_header(line)
+    copy = parse_header(line)
+    if len(copy.extra or ()) != len(header.extra or ()):
+        # A further key that bears the name of an attribute would be lost, or become it.
+        reason = "extra names a key that the header has itself"
+        raise NotSerializable(header.id, "session", 0, reason)
+    return line, copy
 
 
 def accept_batch(session_id: str, events: Iterable[SessionEvent]) -> list[Record]:

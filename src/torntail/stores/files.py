@@ -6,6 +6,7 @@ raises the plain OSError of the call that failed; the stores say what that means
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Iterator
@@ -57,7 +58,8 @@ def make_directories(directory: Path) -> None:
         if directory.parent == directory:
             raise
         make_directories(directory.parent)
-        os.mkdir(directory, DIRECTORY_MODE)
+        # Once more from the start: another process may make the same directories right now.
+        make_directories(directory)
 
 
 def sync_directories(directory: Path) -> None:
@@ -88,6 +90,9 @@ def write_all(descriptor: int, data: bytes) -> None:
     view = memoryview(data)
     while view:
         written = os.write(descriptor, view)
+        if written == 0:
+            # No file does this for long, but going on for ever would be worse than an error.
+            raise OSError(errno.EIO, "write accepted no byte")
         view = view[written:]
 
 

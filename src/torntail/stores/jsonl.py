@@ -11,7 +11,7 @@ import hashlib
 import os
 import threading
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Literal, Self
@@ -62,12 +62,13 @@ class _Session:
 
     `header_line` is set while the session is not materialised; `cursor` once it was read;
     `writer` while this object writes it; `unrepaired` says why the last load was not durable;
-    `fsync_failed` that an fsync failed before there was a writer to carry that news.
+    `failed` that an fsync failed before there was a writer to carry that news, or that a `reopen`
+    did not come to its end.
     """
 
     __slots__ = (
         "cursor",
-        "fsync_failed",
+        "failed",
         "header_line",
         "lock",
         "next_seq",
@@ -84,18 +85,28 @@ class _Session:
         self.writer: LogWriter | None = None
         self.next_seq = 0
         self.unrepaired: StoreError | None = None
-        self.fsync_failed = False
+        self.failed = False
 
     @property
     def dead(self) -> bool:
-        """Whether a failed fsync has ended this object's writing until `reopen` (IO-3)."""
-        return self.fsync_failed or (self.writer is not None and self.writer.dead)
+        """Whether a failure has ended this object's writing until `reopen` (IO-3)."""
+        return self.failed or (self.writer is not None and self.writer.dead)
 
     def check_alive(self, session_id: str) -> None:
         """Raises `StorageFailed` when the writer is dead."""
         if self.dead:
             cause = "an earlier write or fsync failed"
             raise StorageFailed(session_id, self.path, "append", cause, writer_dead=True)
+
+    def step_back(self, held_before: bool) -> None:
+        """After a repair that failed: remembers how far it came, and frees a lock taken for it.
+
+        A dead writer keeps its lock, since only `reopen` may go on from here.
+        """
+        if self.writer is not None:
+            self.cursor = self.writer.cursor
+        if not held_before and not self.dead:
+            self.let_go()
 
     def let_go(self) -> None:
         """Closes the log and frees the lock."""
@@ -115,7 +126,8 @@ class JsonlStore:
     def __init__(self, root: Path | str, durability: Durability = "power") -> None:
         if durability not in ("none", "process", "power"):
             raise ValueError(f"durability is {durability!r}; choose 'power', 'process' or 'none'")
-        self.root = Path(root)
+        # Absolute, for the process may change its working directory later.
+        self.root = Path(root).absolute()
         self.durability = durability
         self._durable = durability == "power"
         self._sessions: dict[str, _Session] = {}
@@ -129,6 +141,7 @@ class JsonlStore:
 
     def create(self, header: SessionHeader) -> None:
         """Announces a session; nothing is stored before its first event (RW-6, RW-7)."""
+        self._check_usable(header.id)
         line, header = accept_header(header)
         with self._serialised(header.id):
             name = encode_segment(header.id) + LOG_SUFFIX
@@ -139,24 +152,25 @@ class JsonlStore:
             if header.id in self._sessions:
                 known = self._sessions[header.id]
                 raise SessionExists(header.id, None if known.header_line else known.path)
-            for path in find_logs(self.root, header.id):
-                if not never_materialised(path):
-                    raise SessionExists(header.id, path)
+            for path in self._stored(header.id):
+                raise SessionExists(header.id, path)
             session = _Session(self.root / bucket_name(header.cwd) / name, self._lock(header.id))
             session.header_line = line
             self._sessions[header.id] = session
 
     def append(self, session_id: str, events: Iterable[SessionEvent]) -> None:
         """Stores a contiguous batch that begins at the stored next seq; durable on return."""
+        self._check_usable(session_id)
+        # Before the lock is taken: the iterable is the caller's code and may call the store.
+        batch = accept_batch(join_surrogates(session_id), events)
         with self._serialised(session_id) as session_id:
-            batch = accept_batch(session_id, events)
             if not batch:
                 return
             session = self._sessions.get(session_id)
             if session is not None:
                 session.check_alive(session_id)
             if session is None or session.unrepaired is not None:
-                self._load(session_id)
+                self._load(session_id, None if session is None else session.cursor)
                 session = self._sessions[session_id]
                 if session.unrepaired is not None:
                     raise session.unrepaired
@@ -188,27 +202,41 @@ class JsonlStore:
         with self._serialised(session_id) as session_id:
             session = self._sessions.get(session_id)
             if session is not None and session.header_line is not None:
-                # What a failed first flush left has no name, and the next one begins a new file.
-                session.fsync_failed = False
-                return 0
+                if not self._stored(session_id):
+                    # A failed first flush left no log behind; the next one begins anew.
+                    session.failed = False
+                    return 0
+                # It could not remove the log again, or another store made one: that one counts.
+                del self._sessions[session_id]
+                session.let_go()
+                session = None
             if session is None:
                 session = self._adopt(session_id, self._read(session_id, None))
+            held_before = session.lock.held
             session.lock.acquire()
-            if session.writer is not None:
-                session.writer.revive()
-            read = self._read(session_id, session)
-            if session.writer is None:
-                session = self._adopt(session_id, read)
-                session.writer = self._open_writer(session_id, session)
-            self._mend(session_id, session.writer, read)
+            try:
+                if session.writer is not None:
+                    session.writer.revive()
+                read = self._read(session_id, session)
+                # Until the end is reached nothing may be written behind what is not yet mended.
+                session.failed = True
+                if session.writer is None:
+                    session = self._adopt(session_id, read)
+                    session.writer = self._open_writer(session_id, session)
+                self._mend(session_id, session.writer, read)
+            except BaseException:
+                session.step_back(held_before)
+                raise
             session.next_seq = len(read.events)
             session.unrepaired = None
-            session.fsync_failed = False
+            session.failed = False
             return session.next_seq
 
     def close(self) -> None:
         """Closes the logs and frees the locks; calling it again is harmless (RW-17)."""
         self._closed = True
+        if os.getpid() != self._process_id:
+            return  # A forked child holds no lock, and its stripes may be locked for ever.
         for stripe in self._stripes:
             stripe.acquire()
         try:
@@ -232,40 +260,60 @@ class JsonlStore:
 
     # --- reading and repairing ------------------------------------------------------------------
 
-    def _load(self, session_id: str) -> LoadResult:
+    def _load(self, session_id: str, seen: Cursor | None = None) -> LoadResult:
+        """Reads and repairs a session.
+
+        `seen` is given by an append that comes after a load which could not repair: the log must
+        still be the one that load saw, or the caller's cursor is stale (MW-4).
+        """
         session = self._sessions.get(session_id)
         if session is not None and session.dead:
             # A dead writer repairs nothing; what it never acknowledged is not shown (IO-3).
             read = self._read(session_id, session)
             return _result(read, None if read.whole else "the writer is dead; call reopen()")
         read = self._read(session_id, session)
+        _check_same_log(session_id, read, seen)
         session = self._adopt(session_id, read)
         if read.whole:
             return _result(read, None)
         held_before = session.lock.held
         try:
             session.lock.acquire()
-            # What was read without the lock may have been another writer's work in progress.
-            read = read if held_before else self._read(session_id, session)
-            session = self._adopt(session_id, read)
-            if read.whole:
-                return _result(read, None)
+            if not held_before:
+                # What was read without the lock may have been another writer's work in progress.
+                read = self._read(session_id, session)
+                _check_same_log(session_id, read, seen)
+                session = self._adopt(session_id, read)
+                if read.whole:
+                    session.let_go()
+                    return _result(read, None)
             copy = self._repair(session_id, session, read)
-        except (WriterConflict, StorageFailed) as error:
+        except BaseException as error:
+            session.step_back(held_before)
+            if not isinstance(error, WriterConflict | StorageFailed):
+                raise
             session.unrepaired = error
-            if not held_before and not session.dead:
-                session.let_go()
             return _result(read, str(error))
+        session.unrepaired = None
         session.next_seq = len(read.events) + len(read.closers)
         return _result(read, None, copy)
 
     def _read(self, session_id: str, session: _Session | None) -> ReadLog:
-        if session is not None and session.header_line is not None:
+        # Another store may have made what this one only announced.
+        if (
+            session is not None
+            and session.header_line is not None
+            and (session.dead or not self._stored(session_id))
+        ):
             raise SessionNotFound(session_id)
         limit = None
         if session is not None and session.writer is not None and session.writer.dead:
             limit = session.writer.length
         return read_log(find_log(self.root, session_id), session_id, limit)
+
+    def _stored(self, session_id: str) -> list[Path]:
+        """Where logs of this id stand, without those that were never materialised."""
+        return [path for path in find_logs(self.root, session_id) if not never_materialised(path)]
 
     def _adopt(self, session_id: str, read: ReadLog) -> _Session:
         """Remembers what was read: which file, up to where, and the seq that comes next."""
@@ -276,9 +324,15 @@ class JsonlStore:
             session.writer.close()
             session.writer = None
         session.path = read.path
+        session.header_line = None
         session.cursor = read.cursor
         session.next_seq = len(read.events)
-        session.unrepaired = None
+        # An append must not go on behind a torn tail, whatever stops the repair that follows.
+        session.unrepaired = (
+            None
+            if read.whole
+            else StorageFailed(session_id, read.path, "repair", "it did not come to its end")
+        )
         return session
 
     def _repair(self, session_id: str, session: _Session, read: ReadLog) -> str | None:
@@ -326,6 +380,8 @@ class JsonlStore:
             if self._durable:
                 sync_directory(path.parent)
         except OSError as error:
+            with suppress(OSError):
+                temporary.unlink(missing_ok=True)
             raise StorageFailed(session_id, target, "copy of the torn tail", error) from error
         return str(target)
 
@@ -351,7 +407,7 @@ class JsonlStore:
         try:
             return LogWriter.open(session_id, session.path, session.cursor, durable=self._durable)
         except StorageFailed as error:
-            session.fsync_failed = error.writer_dead
+            session.failed = error.writer_dead
             raise
 
     def _first_flush(
@@ -374,7 +430,7 @@ class JsonlStore:
             raise
         except StoreError as error:
             session.lock.release()
-            session.fsync_failed = isinstance(error, StorageFailed) and error.writer_dead
+            session.failed = isinstance(error, StorageFailed) and error.writer_dead
             raise
         session.header_line = None
         session.cursor = None
@@ -386,6 +442,10 @@ class JsonlStore:
                 digest = hashlib.file_digest(file, "sha256").hexdigest()[:16]
             stem = path.name.removesuffix(LOG_SUFFIX)
             path.replace(path.with_name(companion_name(stem, f"{LOG_SUFFIX}.aside-{digest}")))
+            if self._durable:
+                # Its folder need not be the new log's: back after a power cut, it would be a second
+                # place of the same id.
+                sync_directory(path.parent)
         except OSError as error:
             raise StorageFailed(session_id, path, "moving aside", error) from error
 
@@ -397,19 +457,30 @@ class JsonlStore:
     def _serialised(self, session_id: str) -> Iterator[str]:
         """One call at a time on a session; gives the id in its one spelling."""
         session_id = join_surrogates(session_id)
+        # Before the lock is taken: another thread may have held it when this process was forked.
+        self._check_usable(session_id)
         with self._stripes[hash(session_id) % _STRIPES]:
-            if self._closed:
-                raise StoreClosed
-            if os.getpid() != self._process_id:
-                raise StorageFailed(
-                    session_id, self.root, "use in a forked process", "open a store of its own"
-                )
+            self._check_usable(session_id)
             yield session_id
+
+    def _check_usable(self, session_id: str) -> None:
+        if self._closed:
+            raise StoreClosed
+        if os.getpid() != self._process_id:
+            raise StorageFailed(
+                session_id, self.root, "use in a forked process", "open a store of its own"
+            )
 
     def list(self) -> list[ListEntry]:
         """One entry per log in storage; reads first lines only and never writes (RW-9)."""
         with self._serialised(""):
             return list_logs(self.root)
+
+
+def _check_same_log(session_id: str, read: ReadLog, seen: Cursor | None) -> None:
+    if seen is not None and read.cursor != seen:
+        reason = "another writer changed the log since it was loaded; load it again"
+        raise WriterConflict(session_id, read.path, reason)
 
 
 def _result(read: ReadLog, reason: str | None, copy: str | None = None) -> LoadResult:

@@ -126,7 +126,8 @@ class LogWriter:
             os.link(temporary, path)
             named = True
             # Before the directory is synced, so that one fsync settles both names.
-            temporary.unlink()
+            operation = "unlink of the temporary file"
+            temporary.unlink(missing_ok=True)
             if durable:
                 operation, sync_failed = "fsync of the directories", True
                 sync_directories(path.parent)
@@ -152,7 +153,11 @@ class LogWriter:
     def _create_in_place(
         cls, session_id: str, path: Path, header: bytes, batch: Sequence[Record], *, durable: bool
     ) -> Self:
-        """For file systems without hard links: under its final name at once, with DM-6."""
+        """For file systems without hard links: under its final name at once, with DM-6.
+
+        The header is settled alone, and then its newline alone: a first line that ends in a newline
+        and is no header would be corruption, and a crash must not leave that (CR-3, CR-10).
+        """
         try:
             descriptor = _create_exclusive(path)
         except FileExistsError:
@@ -160,19 +165,32 @@ class LogWriter:
         except OSError as error:
             raise StorageFailed(session_id, path, "open", error) from error
         writer = cls(session_id, path, descriptor, _cursor(descriptor), durable=durable)
+        operation = "write"
         try:
-            writer.append([Record(header, "session", -1), *batch])
+            for piece in (header, b"\n"):
+                operation = "write"
+                write_all(descriptor, piece)
+                operation = "fsync"
+                writer._sync()
+            writer.length = len(header) + 1
+            writer.append(batch)
             if durable:
+                operation = "fsync of the directories"
                 sync_directories(path.parent)
         except BaseException as error:
             writer.close()
             _unlink_quietly(path)
             if isinstance(error, OSError):
                 raise StorageFailed(
-                    session_id, path, "fsync of the directories", error, writer_dead=True
+                    session_id, path, operation, error, writer_dead=operation != "write"
                 ) from error
             raise
         return writer
+
+    @property
+    def cursor(self) -> Cursor:
+        """The log as this writer left it."""
+        return Cursor(self._device, self._inode, self.length)
 
     # --- writing --------------------------------------------------------------------------------
 
@@ -242,8 +260,12 @@ class LogWriter:
         """Starts over after a storage error: back to the acknowledged length, durably.
 
         What stands behind it was never acknowledged, and an fsync that failed may have left it
-        marked clean without being on disk, so it is dropped rather than synced again.
+        marked clean without being on disk, so it is dropped rather than synced again. A writer that
+        is not dead left nothing there: such bytes are another's, and are not touched.
         """
+        if not self.dead:
+            self.check_unchanged()
+            return
         try:
             named = os.stat(self.path, follow_symlinks=False)
             size = os.fstat(self._descriptor).st_size

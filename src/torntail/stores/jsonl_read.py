@@ -6,6 +6,7 @@ RW-9, RW-15). What the bytes mean is decided by `session.scan`.
 
 from __future__ import annotations
 
+import errno
 import gc
 import os
 from collections.abc import Iterator
@@ -24,6 +25,7 @@ from torntail.session import (
     parse_header,
     scan_log,
 )
+from torntail.session.codec import MAXIMUM_RECORD_BYTES
 from torntail.stores.contract import (
     IdentityMismatch,
     ListEntry,
@@ -47,7 +49,6 @@ from torntail.stores.paths import (
 __all__ = ["ReadLog", "find_log", "find_logs", "list_logs", "never_materialised", "read_log"]
 
 _BLOCK_BYTES: Final = 1 << 18
-_MAXIMUM_HEADER_BYTES: Final = 16 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,20 +71,20 @@ class ReadLog:
 def log_buckets(root: Path) -> list[Path]:
     """The folders of a root that hold sessions, in order of their names.
 
-    A missing root has none; anything else that keeps us from looking raises `StorageFailed`.
+    A missing root has none; anything else that keeps us from looking raises `StorageFailed`, also
+    a file or a link where a folder should be: what stands behind it is not absent (RW-8).
     """
     try:
         with os.scandir(root) as entries:
-            names = [
-                entry.name
-                for entry in entries
-                if is_bucket_name(entry.name) and entry.is_dir(follow_symlinks=False)
-            ]
+            buckets = [entry for entry in entries if is_bucket_name(entry.name)]
+            for bucket in buckets:
+                if not bucket.is_dir(follow_symlinks=False):
+                    raise NotADirectoryError(errno.ENOTDIR, "Not a directory", bucket.path)
     except FileNotFoundError:
         return []
     except OSError as error:
         raise StorageFailed(None, root, "list", error) from error
-    return [root / name for name in sorted(names)]
+    return [root / name for name in sorted(bucket.name for bucket in buckets)]
 
 
 def find_logs(root: Path, session_id: str) -> list[Path]:
@@ -119,19 +120,25 @@ def read_log(path: Path, session_id: str, limit: int | None = None) -> ReadLog:
     Raises `SessionNotFound`, `NeverMaterialised`, `SessionCorrupted`, `UnsupportedVersion`,
     `IdentityMismatch` and `StorageFailed`.
     """
-    events: list[SessionEvent] = []
-    try:
-        descriptor = open_log(path, os.O_RDONLY)
-    except FileNotFoundError:
-        raise SessionNotFound(session_id) from None
-    except OSError as error:
-        raise StorageFailed(session_id, path, "open", error) from error
-    try:
-        with os.fdopen(descriptor, "rb", buffering=0) as file, _collector_paused():
-            status = os.fstat(descriptor)
-            scan = scan_log(_blocks(file, limit), events.append, session_id=session_id)
-    except OSError as error:
-        raise StorageFailed(session_id, path, "read", error) from error
+    while True:
+        events: list[SessionEvent] = []
+        try:
+            descriptor = open_log(path, os.O_RDONLY)
+        except FileNotFoundError:
+            raise SessionNotFound(session_id) from None
+        except OSError as error:
+            raise StorageFailed(session_id, path, "open", error) from error
+        try:
+            with os.fdopen(descriptor, "rb", buffering=0) as file, _collector_paused():
+                status = os.fstat(descriptor)
+                scan = scan_log(_blocks(file, limit), events.append, session_id=session_id)
+                changed = _changed(status, os.fstat(descriptor))
+        except OSError as error:
+            raise StorageFailed(session_id, path, "read", error) from error
+        # Whoever holds the lock may cut the log and write on while it is read here, and the old
+        # bytes joined to the new ones are damage that never stood in the file (MW-3).
+        if scan.damage is None or not changed:
+            break
     header = _header_or_refusal(scan, path, session_id)
     # A turn/end forgets all that was open before it, so only the events behind it matter.
     closers = interrupted_turn_closers(events[scan.committed :])
@@ -143,13 +150,13 @@ def never_materialised(path: Path) -> bool:
     """Whether a file under a log's name holds no session, so that its name is free (DM-6)."""
     try:
         with os.fdopen(open_log(path, os.O_RDONLY), "rb") as file:
-            start = file.read(_MAXIMUM_HEADER_BYTES)
-            chunk = start
+            line = file.readline(MAXIMUM_RECORD_BYTES + 1)
+            chunk = line
             while chunk:
-                if b"\n" in chunk:
+                if chunk.endswith(b"\n"):
                     return False
-                chunk = file.read(_BLOCK_BYTES)
-        parse_header(start)
+                chunk = file.readline(_BLOCK_BYTES)
+        parse_header(line)
     except MalformedRecord:
         return True
     except OSError:
@@ -174,6 +181,7 @@ def _header_or_refusal(scan: LogScan, path: Path, session_id: str) -> SessionHea
 def list_logs(root: Path) -> list[ListEntry]:
     """One entry per log in storage (RW-9); only first lines are read."""
     places: dict[str, list[Path]] = {}
+    nameless: list[ListEntry | None] = []
     for bucket in log_buckets(root):
         try:
             with os.scandir(bucket) as entries:
@@ -186,24 +194,31 @@ def list_logs(root: Path) -> list[ListEntry]:
             if name.endswith(LOG_SUFFIX) and name != LOG_SUFFIX:
                 stem = name.removesuffix(LOG_SUFFIX)
                 session_id = decode_segment(stem)
-                # A name that no id has is listed under itself: hiding it would help nobody.
-                places.setdefault(stem if session_id is None else session_id, []).append(
-                    bucket / name
-                )
+                if session_id is None:
+                    # A name that no id has: listed under itself, for hiding it would help nobody,
+                    # but apart from the session that may really have the id it looks like.
+                    nameless.append(_list_entry(stem, bucket / name, [bucket / name], named=False))
+                else:
+                    places.setdefault(session_id, []).append(bucket / name)
     entries_found = (
         _list_entry(session_id, path, paths)
         for session_id, paths in places.items()
         for path in paths
     )
-    return [entry for entry in entries_found if entry is not None]
+    return [entry for entry in (*entries_found, *nameless) if entry is not None]
 
 
-def _list_entry(session_id: str, path: Path, paths: list[Path]) -> ListEntry | None:
-    """The entry of one log, or None for one that was never materialised."""
+def _list_entry(
+    session_id: str, path: Path, paths: list[Path], *, named: bool = True
+) -> ListEntry | None:
+    """The entry of one log, or None for one that was never materialised.
+
+    `named` is false for a file whose name is not the one its id would have.
+    """
     try:
         descriptor = open_log(path, os.O_RDONLY)
         with os.fdopen(descriptor, "rb") as file:
-            line = file.readline(_MAXIMUM_HEADER_BYTES)
+            line = file.readline(MAXIMUM_RECORD_BYTES + 1)
     except FileNotFoundError:
         return None  # Gone since the folder was read.
     except OSError as cause:
@@ -211,16 +226,20 @@ def _list_entry(session_id: str, path: Path, paths: list[Path]) -> ListEntry | N
     try:
         header = parse_header(line.removesuffix(b"\n"))
     except MalformedRecord as cause:
-        if not line.endswith(b"\n") and len(line) < _MAXIMUM_HEADER_BYTES:
+        if not line.endswith(b"\n") and len(line) <= MAXIMUM_RECORD_BYTES:
             return None
         reason = f"header: {cause.reason}"
         return ListEntry(session_id, error=SessionCorrupted(session_id, path, 1, reason, 0))
     error: StoreError | None = None
     if len(paths) > 1:
         error = IdentityMismatch(session_id, paths)
-    elif header.version == 0 and header.id != session_id:
+    elif not named or (header.version == 0 and header.id != session_id):
         error = IdentityMismatch(session_id, [path], header.id)
     return ListEntry(session_id, header, error)
+
+
+def _changed(before: os.stat_result, after: os.stat_result) -> bool:
+    return (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns)
 
 
 def _blocks(file: BinaryIO, limit: int | None) -> Iterator[bytes]:

@@ -42,7 +42,8 @@ class WriterLock:
             return
         try:
             make_directories(self.path.parent)
-            descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
+            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+            descriptor = os.open(self.path, flags, FILE_MODE)
         except OSError as error:
             raise StorageFailed(self.session_id, self.path, "open of the lock", error) from error
         try:

@@ -75,9 +75,10 @@ def is_bucket_name(name: str) -> bool:
 def companion_name(encoded_id: str, suffix: str) -> str:
     """The name of a file that stands beside a log: lock, temporary file, kept copy.
 
-    Short ids are readable in it; for an id whose name would be too long a digest stands in.
+    Short ids are readable in it; for an id whose name would be too long a digest stands in, behind
+    `~~`, which no encoded id contains: a short id must not share its lock with a long one.
     """
     name = encoded_id + suffix
     if len(name) <= MAXIMUM_NAME_BYTES:
         return name
-    return f"~{hashlib.sha256(encoded_id.encode('ascii')).hexdigest()[:32]}{suffix}"
+    return f"~~{hashlib.sha256(encoded_id.encode('ascii')).hexdigest()[:32]}{suffix}"

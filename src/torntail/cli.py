@@ -1,0 +1,236 @@
+"""The command `torntail`: it reads what was asked for, calls the library, prints, and exits.
+
+Decides options and exit codes: 0 pass, 1 violated, 2 usage or configuration, 3 unknown, 4 broken
+baseline, 70 internal error. Decides nothing about stores.
+"""
+
+from __future__ import annotations
+
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any, NoReturn
+
+import click
+
+from torntail import __version__
+from torntail.cli_files import inspect_command, repair_command
+from torntail.drive.onlooker import HarnessError
+from torntail.drive.target import TargetError, target_of
+from torntail.explore.campaign import certify
+from torntail.judge.clauses import GROUPS, UnknownClauseError, clause
+from torntail.judge.obligations import OBLIGATIONS
+from torntail.report.certificate_json import read_certificate, write_certificate
+from torntail.report.inspection import printable
+from torntail.report.terminal import LiveProgress, print_certificate
+
+__all__ = ["main"]
+
+USAGE, INTERNAL = 2, 70
+_INTERRUPTED = 130
+_ISSUES = "the project's issue tracker"
+
+
+class _Group(click.Group):
+    """Turns what nobody expected into one line and exit code 70."""
+
+    def invoke(self, context: click.Context) -> Any:
+        try:
+            return super().invoke(context)
+        except (click.ClickException, click.exceptions.Exit, click.Abort):
+            raise
+        except KeyboardInterrupt:
+            click.echo("torntail: interrupted", err=True)
+            sys.exit(_INTERRUPTED)
+        except BrokenPipeError:
+            # Whoever read our output has gone; there is nobody to tell.
+            sys.stderr.close()
+            sys.exit(INTERNAL)
+        except Exception as error:
+            if context.params.get("traceback"):
+                raise
+            what = printable(f"{type(error).__name__}: {error}")
+            click.echo(
+                f"torntail: internal error: {what} (run `torntail --traceback …` again and report "
+                f"it to {_ISSUES})",
+                err=True,
+            )
+            sys.exit(INTERNAL)
+
+
+@click.group(
+    cls=_Group,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Examples:  torntail certify jsonl  ·  torntail certify mymodule:open_store  ·  "
+    "torntail explain DM-1  ·  torntail inspect sessions/",
+)
+@click.version_option(__version__, "--version", prog_name="torntail")
+@click.option("--traceback", is_flag=True, help="Show where an internal error came from.")
+def main(traceback: bool) -> None:
+    """Finds out whether a session store for AI agents keeps its promises when things go wrong."""
+
+
+# --- certify --------------------------------------------------------------------------------------
+
+
+@main.command(
+    "certify",
+    epilog="\b\nExamples:\n"
+    "  torntail certify jsonl\n"
+    "  torntail certify mypackage.store:open_store --json certificate.json\n"
+    "  torntail certify mypackage.store:open_store --only DM --seed 7\n"
+    "  torntail certify jsonl --durability process\n"
+    "  torntail certify mypackage.store:open_store --accept 'DM-2=no copies yet, see #12'\n"
+    "\b\nExit codes: 0 pass, 1 violated, 2 usage, 3 unknown, 4 broken baseline, 70 internal error.",
+)
+@click.argument("target", metavar="TARGET")
+@click.option(
+    "--level",
+    type=click.Choice(["none", "process", "power"]),
+    help="What is to be proven; default is what the store claims.",
+)
+@click.option(
+    "--durability",
+    type=click.Choice(["none", "process", "power"]),
+    help="Replaces the store's claim; jsonl and sqlite are also opened with it.",
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="Which values are tried.")
+@click.option(
+    "--only",
+    metavar="CLAUSE",
+    multiple=True,
+    help="Only this clause, or group (RW, DM); may be given again.",
+)
+@click.option(
+    "--json",
+    "json_path",
+    metavar="PATH",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Also write the certificate there.",
+)
+@click.option(
+    "--accept",
+    metavar="CLAUSE=REASON",
+    multiple=True,
+    help="A known violation that does not make the run fail; may be given again.",
+)
+@click.option(
+    "--baseline",
+    metavar="CERTIFICATE",
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    help="Accept what this certificate (JSON) shows as violated.",
+)
+@click.option(
+    "--budget",
+    metavar="SECONDS",
+    type=click.FloatRange(min=0, min_open=True),
+    help="Begin no new case after so many seconds.",
+)
+def certify_command(
+    target: str,
+    level: Any,
+    durability: Any,
+    seed: int,
+    only: tuple[str, ...],
+    json_path: Path | None,
+    accept: tuple[str, ...],
+    baseline: Path | None,
+    budget: float | None,
+) -> None:
+    """Proves or refutes what a store claims.
+
+    TARGET is memory, jsonl or sqlite, or module:factory, where factory(root) takes a directory
+    (pathlib.Path) and returns a store over it. What the store claims is the factory's attribute
+    `capabilities`.
+    """
+    accepted = _accepted(accept, baseline)
+    if json_path is not None and not json_path.absolute().parent.is_dir():
+        _fail(f"--json {json_path}: there is no directory {json_path.absolute().parent}")
+    try:
+        resolved = target_of(target, durability=durability)
+        with LiveProgress() as progress:
+            certificate = certify(
+                resolved,
+                level=level,
+                durability=durability,
+                seed=seed,
+                only=only,
+                accept=accepted,
+                budget=budget,
+                progress=progress,
+            )
+    except (TargetError, UnknownClauseError) as error:
+        _fail(str(error))
+    except HarnessError as error:
+        click.echo(f"torntail: {printable(str(error))} (report it to {_ISSUES})", err=True)
+        sys.exit(INTERNAL)
+    if json_path is not None:
+        try:
+            write_certificate(certificate, json_path)
+        except OSError as error:
+            _fail(f"--json {json_path}: {error.strerror}")
+    print_certificate(certificate, progress.seconds)
+    sys.exit(certificate.exit_code)
+
+
+def _accepted(accept: tuple[str, ...], baseline: Path | None) -> dict[str, str]:
+    accepted: dict[str, str] = {}
+    if baseline is not None:
+        try:
+            known = read_certificate(baseline)
+        except (OSError, ValueError) as error:
+            _fail(f"--baseline: {error}")
+        for result in known.results:
+            if result.state == "fail":
+                accepted[result.clause] = result.accepted or f"in {baseline.name}"
+    for entry in accept:
+        clause_id, equals, reason = entry.partition("=")
+        if not equals or not reason.strip():
+            _fail(f"--accept {entry!r}: give a reason, as in --accept 'DM-2=no copies yet'")
+        try:
+            accepted[clause(clause_id).id] = reason.strip()
+        except UnknownClauseError as error:
+            _fail(f"--accept: {error}")
+    return accepted
+
+
+def _fail(text: str) -> NoReturn:
+    click.echo(f"torntail: {printable(text, 2000)}", err=True)
+    sys.exit(USAGE)
+
+
+# --- explain --------------------------------------------------------------------------------------
+
+
+@main.command("explain", epilog="Example:  torntail explain DM-1")
+@click.argument("clause_id", metavar="CLAUSE")
+def explain_command(clause_id: str) -> None:
+    """Says what a clause promises, who is held to it, and what must have occurred to pass it."""
+    try:
+        found = clause(clause_id)
+    except UnknownClauseError as error:
+        _fail(str(error))
+    width = 88
+    click.echo(f"{found.id} · {GROUPS[found.group]} · {found.summary}\n")
+    click.echo(textwrap.fill(found.sentence, width))
+    levels = {
+        "none": "every level",
+        "process": "levels process and power",
+        "runtime": "live sessions, not of stores",
+        "harness": "torntail itself, not of stores",
+    }
+    click.echo(f"\nasked for at: {levels[found.level]}")
+    click.echo(f"asked of:     {', '.join(found.requires) or 'every store'}")
+    obligations = OBLIGATIONS.get(found.id, ())
+    if not obligations:
+        click.echo("checked by:   not exercised yet in this version")
+        return
+    click.echo(f"checked by:   torntail certify TARGET --only {found.id}")
+    click.echo("passes only if these occurred:")
+    for obligation in obligations:
+        condition = f" (if {', '.join(obligation.requires)})" if obligation.requires else ""
+        click.echo(f"  - {' or '.join(obligation.any_of)}{condition}")
+
+
+main.add_command(inspect_command)
+main.add_command(repair_command)

@@ -1,0 +1,1 @@
+"""Talking to a store under test: finding it, calling it, and seeing what it did to its storage."""

@@ -1,0 +1,183 @@
+"""What TARGET names: a built-in store, or `module:factory`.
+
+Decides how a factory is found, what it claims, and that it can be called and returns a store; every
+failure is a `TargetError` with one line that says what to change. Does not decide anything about
+the store's behaviour (`explore`).
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, Literal, cast
+
+import msgspec
+
+from torntail.judge.capabilities import Capabilities
+from torntail.stores.jsonl import JsonlStore
+from torntail.stores.memory import MemoryStore
+from torntail.stores.sqlite import SqliteStore
+
+__all__ = ["BUILT_IN", "Durability", "Factory", "Target", "TargetError", "check_store", "target_of"]
+
+Factory = Callable[[Path], Any]
+Durability = Literal["none", "process", "power"]
+
+BUILT_IN: Final = ("memory", "jsonl", "sqlite")
+
+_CALLS: Final = ("create", "append", "load", "list")
+
+
+class TargetError(Exception):
+    """TARGET does not name a store that can be tested; the text says what to change."""
+
+
+class Target(msgspec.Struct, frozen=True):
+    """A store under test: how it is named, how it is opened, what it claims."""
+
+    name: str
+    factory: Factory
+    capabilities: Capabilities
+
+
+def target_of(
+    name: str | Factory,
+    *,
+    capabilities: Capabilities | None = None,
+    durability: Durability | None = None,
+) -> Target:
+    """The target a name or a factory stands for.
+
+    `capabilities` go before what the factory itself claims, `durability` before both; the built-in
+    stores are also opened with it.
+    """
+    if callable(name):
+        factory, title = name, _title(name)
+    elif name in BUILT_IN:
+        return _built_in(name, capabilities, durability)
+    else:
+        factory, title = _import(name), name
+    _check_signature(title, factory)
+    claimed = capabilities if capabilities is not None else _claims(title, factory)
+    if durability is not None:
+        claimed = msgspec.structs.replace(claimed, durability=durability)
+    return Target(title, factory, claimed)
+
+
+def _built_in(
+    name: str, capabilities: Capabilities | None, durability: Durability | None
+) -> Target:
+    claims: Capabilities
+    factory: Factory
+    if name == "memory":
+        if durability not in (None, "none"):
+            raise TargetError(
+                f"memory keeps nothing after its process: --durability {durability} is for jsonl "
+                "and sqlite"
+            )
+        claims, factory = Capabilities(durability="none"), lambda root: MemoryStore()
+    elif name == "jsonl":
+        kept = durability or "power"
+        claims = Capabilities(durability=kept)
+        factory = lambda root: JsonlStore(root, durability=kept)  # noqa: E731
+    else:
+        kept = durability or "power"
+        claims = Capabilities(durability=kept, atomic_batch=True)
+        factory = lambda root: SqliteStore(root / "sessions.db", durability=kept)  # noqa: E731
+    return Target(name, factory, capabilities or claims)
+
+
+def _title(factory: Factory) -> str:
+    module = getattr(factory, "__module__", None) or "?"
+    name = getattr(factory, "__qualname__", None) or type(factory).__qualname__
+    return f"{module}:{name}"
+
+
+def _import(name: str) -> Factory:
+    module_name, colon, attribute = name.partition(":")
+    if not colon or not module_name or not attribute:
+        raise TargetError(
+            f"TARGET {name!r} is neither one of {', '.join(BUILT_IN)} nor of the form "
+            "module:factory; a factory takes a directory (pathlib.Path) and returns a store"
+        )
+    # As `python -m` does: a module beside the caller can be named without being installed.
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        value: Any = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name and (module_name == error.name or module_name.startswith(f"{error.name}.")):
+            raise TargetError(
+                f"there is no module {error.name!r}: run this where {module_name!r} can be "
+                "imported, or correct the name before the colon"
+            ) from error
+        raise TargetError(
+            f"module {module_name!r} needs {error.name!r}, which is not installed here"
+        ) from error
+    except Exception as error:
+        raise TargetError(
+            f"module {module_name!r} cannot be imported: {type(error).__name__}: {error}"
+        ) from error
+    for part in attribute.split("."):
+        if not hasattr(value, part):
+            public = [name for name, member in vars(value).items() if callable(member)][:5]
+            has = f"; it has {', '.join(public)}" if public else ""
+            raise TargetError(f"module {module_name!r} has no attribute {attribute!r}{has}")
+        value = getattr(value, part)
+    if not callable(value):
+        raise TargetError(
+            f"{name} is {type(value).__name__}, not a function: name a factory that takes a "
+            "directory (pathlib.Path) and returns a store"
+        )
+    return cast(Factory, value)
+
+
+def _check_signature(title: str, factory: Factory) -> None:
+    try:
+        inspect.signature(factory).bind(Path())
+    except TypeError as error:
+        raise TargetError(
+            f"{title} cannot be called with one argument, the directory (pathlib.Path): {error}"
+        ) from error
+    except ValueError:
+        pass  # Some built-in callables have no signature; calling them will tell.
+
+
+def _claims(title: str, factory: Factory) -> Capabilities:
+    claimed = getattr(factory, "capabilities", None)
+    if claimed is None:
+        return Capabilities()
+    if isinstance(claimed, Capabilities):
+        return claimed
+    try:
+        return msgspec.convert(claimed, Capabilities, strict=False)
+    except msgspec.ValidationError as error:
+        raise TargetError(f"{title}.capabilities is not a set of claims: {error}") from error
+
+
+def check_store(title: str, store: Any, capabilities: Capabilities) -> None:
+    """Raises `TargetError` unless the object a factory returned has the calls of a store."""
+    if store is None:
+        raise TargetError(f"{title} returned None: return the store it opens")
+    needed = [
+        call
+        for call in _CALLS
+        if not (call == "create" and capabilities.creates == "implicit")
+        and not (call == "list" and not capabilities.lists)
+    ]
+    if capabilities.inspects:
+        needed.append("inspect")
+    missing = [call for call in needed if not callable(getattr(store, call, None))]
+    if not missing:
+        return
+    optional = {"list": "lists=False", "inspect": "inspects=False", "create": "creates='implicit'"}
+    advice = [optional[call] for call in missing if call in optional]
+    change = f", or claim {', '.join(advice)}" if len(advice) == len(missing) else ""
+    raise TargetError(
+        f"{title} returned {type(store).__name__}, which has no {', '.join(missing)}: return an "
+        f"object with these calls{change}"
+    )

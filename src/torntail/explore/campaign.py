@@ -1,0 +1,382 @@
+"""A campaign: the baseline, then every case, judged; what is found is made small and kept.
+
+Decides the order of the work, what is a finding, and where witnesses are kept. Tells its progress
+as one stream of values, which reports consume. Does not decide whether a clause was kept (`judge`)
+or how anything is shown (`report`).
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import shlex
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, Literal
+
+import msgspec
+
+import torntail
+from torntail.drive.onlooker import HarnessError, Onlooker
+from torntail.drive.runner import Runner, keep_storage, run_history
+from torntail.drive.target import Factory, Target, TargetError, check_store, target_of
+from torntail.explore.cases_cl import CLOSERS
+from torntail.explore.cases_dm import DAMAGE
+from torntail.explore.cases_rw import READING_AND_WRITING
+from torntail.explore.script import Case, Script
+from torntail.explore.witness import describe_steps, keep_history
+from torntail.judge.capabilities import Capabilities
+from torntail.judge.clauses import CLAUSES, GROUPS, UnknownClauseError
+from torntail.judge.history import Damage, History, Operation, Refused
+from torntail.judge.oracle import Judgement, Judging, judge
+from torntail.judge.verdict import (
+    Certificate,
+    Counts,
+    Finding,
+    Request,
+    StoreLevel,
+    Tally,
+    healed_clauses,
+)
+
+__all__ = ["CampaignEnded", "CampaignStarted", "CaseEnded", "Progress", "certify"]
+
+RUNS_DIRECTORY: Final = Path(".torntail") / "runs"
+
+
+class CampaignStarted(msgspec.Struct, frozen=True):
+    """A campaign begins; so many cases will be run."""
+
+    target: str
+    cases: int
+
+
+class CaseEnded(msgspec.Struct, frozen=True):
+    """A case was run and judged; `findings` are the new ones."""
+
+    case: str
+    clauses: tuple[str, ...]
+    judgements: int
+    findings: tuple[Finding, ...] = ()
+
+
+class CampaignEnded(msgspec.Struct, frozen=True):
+    """The certificate is ready; `seconds` is how long it took."""
+
+    certificate: Certificate
+    seconds: float
+
+
+Progress = Callable[[CampaignStarted | CaseEnded | CampaignEnded], None]
+
+
+def certify(
+    factory: Factory | Target | str,
+    *,
+    capabilities: Capabilities | None = None,
+    level: StoreLevel | None = None,
+    durability: Literal["none", "process", "power"] | None = None,
+    seed: int = 0,
+    budget: float | None = None,
+    only: Sequence[str] = (),
+    accept: Mapping[str, str] | None = None,
+    progress: Progress | None = None,
+    runs: Path | None = RUNS_DIRECTORY,
+    call_timeout: float = 30.0,
+) -> Certificate:
+    """Proves or refutes what a store claims, and says which.
+
+    Args:
+        factory: called with a directory, returns a store over it; called again to reopen. A
+            `Target`, or the text that names one on the command line, will do as well.
+        capabilities: what the store claims; default is the factory's attribute of that name.
+        level: what is to be proven (VD-7); default is what the store claims.
+        durability: replaces the claim, and is passed on to a built-in store.
+        seed: which values the cases are made of; the same seed makes the same cases.
+        budget: after so many seconds no new case begins, and what was not reached is not exercised.
+        only: clause ids or their prefixes (`RW`, `DM-1`) to be looked at.
+        accept: known violations, each with a reason; they do not make the verdict fail.
+        progress: called with each event of the campaign.
+        runs: where witnesses of violations are kept; None keeps none.
+        call_timeout: after so many seconds a call that has not come back is taken to hang.
+
+    Raises:
+        TargetError: the factory does not lead to a store.
+        UnknownClauseError: `only` or `accept` name no clause.
+    """
+    if isinstance(factory, Target):
+        target = factory
+    else:
+        target = target_of(factory, capabilities=capabilities, durability=durability)
+    for selector in (*only, *(accept or ())):
+        if selector not in CLAUSES and selector not in GROUPS:
+            raise UnknownClauseError(selector, ())
+    request = Request(
+        level=level or target.capabilities.durability,
+        explicit_level=level is not None,
+        only=tuple(only),
+        accepted=dict(accept or {}),
+    )
+    command = _command(target, request, seed, durability)
+    campaign = _Campaign(target, request, seed, command, budget, runs, call_timeout)
+    return campaign.run(progress or (lambda event: None))
+
+
+def _command(target: Target, request: Request, seed: int, durability: str | None) -> list[str]:
+    command = ["torntail", "certify", target.name, "--seed", str(seed)]
+    if request.explicit_level:
+        command += ["--level", request.level]
+    if durability is not None:
+        command += ["--durability", durability]
+    return command
+
+
+class _Campaign:
+    def __init__(
+        self,
+        target: Target,
+        request: Request,
+        seed: int,
+        command: list[str],
+        budget: float | None,
+        runs: Path | None,
+        call_timeout: float,
+    ) -> None:
+        self._target = target
+        self._request = request
+        self._seed = seed
+        self._command = command
+        self._budget = budget
+        self._runs = runs
+        self._call_timeout = call_timeout
+        self._tally = Tally(target.capabilities, request)
+        self._findings: dict[str, Finding] = {}
+        self._run_directory: Path | None = None
+        self._counts: dict[str, int] = {"cases": 0, "operations": 0, "judgements": 0, "damages": 0}
+
+    def run(self, progress: Progress) -> Certificate:
+        started = time.monotonic()
+        notes: list[str] = []
+        baseline_error = None
+        with _scratch() as scratch, Onlooker(scratch) as onlooker:
+            self._scratch, self._onlooker = scratch, onlooker
+            baseline_error = self._baseline()
+            if baseline_error is None:
+                cases = self._cases()
+                progress(CampaignStarted(self._target.name, len(cases)))
+                for case in cases:
+                    if self._budget is not None and time.monotonic() - started > self._budget:
+                        notes.append(f"the budget of {self._budget:g} s ended before {case.name}")
+                        break
+                    progress(self._run_case(case))
+        certificate = self._certificate(baseline_error, notes)
+        progress(CampaignEnded(certificate, time.monotonic() - started))
+        return certificate
+
+    def _certificate(self, baseline_error: str | None, notes: list[str]) -> Certificate:
+        claimed = self._target.capabilities.durability
+        levels = ("none", "process", "power")
+        if levels.index(self._request.level) > levels.index(claimed):
+            notes.append(
+                f"the level {self._request.level} is above what is claimed (durability {claimed})"
+            )
+        results = self._tally.results()
+        flips, silent_flips = self._tally.flips
+        only = [part for selector in self._request.only for part in ("--only", selector)]
+        return Certificate(
+            torntail=torntail.__version__,
+            target=self._target.name,
+            seed=self._seed,
+            capabilities=self._target.capabilities,
+            request=self._request,
+            results=results,
+            findings=tuple(self._findings.values()),
+            counts=Counts(flips=flips, silent_flips=silent_flips, **self._counts),
+            healed=healed_clauses(self._request.accepted, results),
+            notes=tuple(notes),
+            baseline_error=baseline_error,
+            harness_errors=self._tally.harness_errors,
+            command=shlex.join([*self._command, *only]),
+            python=platform.python_version(),
+        )
+
+    # --- cases ----------------------------------------------------------------------------------
+
+    def _cases(self) -> list[Case]:
+        return [
+            case
+            for book in (READING_AND_WRITING, CLOSERS, DAMAGE)
+            for case in book.cases(self._seed, self._target.capabilities, self._request.wants)
+        ]
+
+    def _baseline(self) -> str | None:
+        """Why the baseline of VD-2 fails: create, append a closed turn, load, reopen, load."""
+        script = Script(f"{self._seed}/baseline", self._target.capabilities)
+        log = script.session()
+        log.append("TS U SS A SE TE")
+        log.load()
+        script.reopen()
+        log.load()
+        with self._directory() as directory:
+            self._check_factory(directory)
+            history = self._history(script.operations, directory)
+        judging = judge(history, self._target.capabilities)
+        if judging.harness_error:
+            raise HarnessError(judging.harness_error)
+        return next((one.sentence for one in judging.judgements if not one.passed), None)
+
+    def _check_factory(self, directory: Path) -> None:
+        """A factory that does not lead to a store is a mistake of the caller, not a finding."""
+        with Runner(
+            self._target, directory / "factory", self._onlooker, timeout=self._call_timeout
+        ) as runner:
+            store = runner.open(0)
+            if isinstance(store.opened, Refused):
+                raise TargetError(
+                    f"{self._target.name} raised {store.opened.exception} when called with an "
+                    f"empty directory: {store.opened.text}"
+                )
+            check_store(self._target.name, store.object, self._target.capabilities)
+
+    def _run_case(self, case: Case) -> CaseEnded:
+        try:
+            with self._directory() as directory:
+                history = self._history(case.operations, directory)
+                judging = judge(history, self._target.capabilities)
+                self._tally.add(judging, case.clauses)
+        except HarnessError as error:
+            self._tally.harness_error(f"{case.name}: {error}")
+            return CaseEnded(case.name, case.clauses, 0)
+        self._counts["cases"] += 1
+        self._counts["operations"] += len(history)
+        self._counts["judgements"] += len(judging.judgements)
+        self._counts["damages"] += sum(isinstance(o.operation, Damage) for o in history)
+        findings = tuple(self._new_findings(case, judging))
+        return CaseEnded(case.name, case.clauses, len(judging.judgements), findings)
+
+    def _history(self, operations: Sequence[Operation], directory: Path) -> History:
+        return run_history(
+            self._target, operations, directory, self._onlooker, timeout=self._call_timeout
+        )
+
+    # --- findings -------------------------------------------------------------------------------
+
+    def _new_findings(self, case: Case, judging: Judging) -> Iterator[Finding]:
+        for judgement in judging.judgements:
+            if judgement.passed or not self._request.wants(judgement.clause):
+                continue
+            cause = _cause(judgement)
+            if cause in self._findings:
+                continue
+            finding = self._finding(case, judgement, cause)
+            self._findings[cause] = finding
+            yield finding
+
+    def _finding(self, case: Case, judgement: Judgement, cause: str) -> Finding:
+        seen = case.operations[: judgement.index + 1]
+        operations = self._smallest(seen, cause)
+        sentence = judgement.sentence
+        witness = None
+        with self._directory() as directory:
+            history = self._history(operations, directory)
+            again = _failure(judge(history, self._target.capabilities), cause)
+            if again is None:
+                # It does not fail every time; what was seen is told.
+                steps = describe_steps(seen, None)
+                sentence += " (not every time)"
+            else:
+                sentence = again.sentence
+                steps = describe_steps(operations, history)
+            if self._runs is not None:
+                witness = self._keep(judgement.clause, directory, history, sentence)
+        command = shlex.join([*self._command, "--only", judgement.clause])
+        return Finding(
+            judgement.clause, sentence, case.name, steps, cause, command, witness=witness
+        )
+
+    def _smallest(self, operations: Sequence[Operation], cause: str) -> list[Operation]:
+        """Drops operations, in halves and then one at a time, while the same fault shows."""
+        smallest = list(operations)
+        size = max(len(smallest) // 2, 1)
+        left = _SHRINKING_OPERATIONS
+        while size:
+            start = 0
+            while start < len(smallest) - 1 and left > 0:
+                end = min(start + size, len(smallest) - 1)
+                shorter = smallest[:start] + smallest[end:]
+                left -= len(shorter)
+                failing = self._still_failing(shorter, cause)
+                if failing is None:
+                    start += size
+                else:
+                    smallest = shorter[:failing]
+            size //= 2
+        return smallest
+
+    def _still_failing(self, operations: Sequence[Operation], cause: str) -> int | None:
+        """After how many operations the same fault shows, if it does."""
+        with self._directory() as directory:
+            try:
+                judging = judge(self._history(operations, directory), self._target.capabilities)
+            except (HarnessError, LookupError, AssertionError):
+                # Without the operation that was dropped, the plan makes no sense any more.
+                return None
+        failure = _failure(judging, cause)
+        return None if failure is None else failure.index + 1
+
+    def _keep(self, clause: str, directory: Path, history: History, sentence: str) -> str:
+        """Keeps storage and history of a violation where they can be looked at."""
+        assert self._runs is not None
+        if self._run_directory is None:
+            stamp = time.strftime("%Y%m%d-%H%M%S")
+            self._runs.mkdir(parents=True, exist_ok=True)
+            ignore = self._runs.parent / ".gitignore"
+            if not ignore.exists():
+                ignore.write_text("*\n", encoding="utf-8")
+            self._run_directory = Path(tempfile.mkdtemp(prefix=f"{stamp}-", dir=self._runs))
+        kept = self._run_directory / f"{len(self._findings) + 1:02d}-{clause}"
+        keep_storage(directory, kept / "storage")
+        keep_history(kept, history, sentence)
+        return kept.as_posix()
+
+    @contextmanager
+    def _directory(self) -> Iterator[Path]:
+        directory = Path(tempfile.mkdtemp(prefix="case-", dir=self._scratch))
+        try:
+            yield directory
+        finally:
+            shutil.rmtree(directory, ignore_errors=True)
+
+
+_SHRINKING_OPERATIONS: Final = 3000
+"""How many operations may be run to make one history small."""
+
+
+def _failure(judging: Judging, cause: str) -> Judgement | None:
+    return next(
+        (one for one in judging.judgements if not one.passed and _cause(one) == cause), None
+    )
+
+
+def _cause(judgement: Judgement) -> str:
+    """The sentence without what differs between two sightings of one fault."""
+    sentence = re.sub(r"\([^()]*\)", "…", judgement.sentence)
+    sentence = re.sub(r"'[^']*'|\"[^\"]*\"|\S*[/.]\S+|\d+", "…", sentence)
+    return f"{judgement.clause}: {sentence}"
+
+
+@contextmanager
+def _scratch() -> Iterator[Path]:
+    """A temporary directory in memory, if there is such a file system; removed in any case."""
+    memory = Path("/dev/shm")
+    place = memory if memory.is_dir() and os.access(memory, os.W_OK | os.X_OK) else None
+    scratch = Path(tempfile.mkdtemp(prefix="torntail-", dir=place))
+    try:
+        yield scratch
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)

@@ -1,0 +1,182 @@
+"""A share of a crash campaign: which plans it runs, when it stops, what it reports.
+
+The same function serves a worker process and a campaign in this one. Shares divide the plans by
+their number, so that the plans, the images and the findings are the same however many share them;
+only the order in which findings come differs. Budgets are counts, never times.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from itertools import count
+from typing import Final
+
+import msgspec
+
+from torntail.crash.crashes import Crash
+from torntail.crash.disk import DiskImage, Model
+from torntail.drive.target import Target
+from torntail.explore.crash_run import Counts, CrashRun, Limits, Violation
+from torntail.explore.plans import crash_plans
+from torntail.judge.history import Operation as Call
+from torntail.record.inprocess import Recorder, UnseenWrite
+from torntail.record.slots import Slot
+
+__all__ = ["CrashFinding", "Share", "ShareReport", "crash_share"]
+
+_PLANS_AFTER_A_FINDING: Final = 4
+_CAUSES: Final = 25
+
+
+class Share(msgspec.Struct, frozen=True, kw_only=True):
+    """What one worker is to do.
+
+    `images` distinct images, of the plans whose number is `shard` modulo `shards`, or of the plan
+    `plan` alone.
+    """
+
+    models: tuple[Model, ...]
+    seed: int
+    images: int
+    shard: int = 0
+    shards: int = 1
+    plan: str | None = None
+
+
+class CrashFinding(msgspec.Struct, frozen=True, kw_only=True):
+    """A violation as it is reported: JSON-able, with the disk image and the crashes that left it.
+
+    `cause` is equal for violations that show the same fault.
+    """
+
+    clause: str
+    session: str
+    sentence: str
+    lost: tuple[str, ...]
+    plan: str
+    calls: tuple[Call, ...]
+    chain: tuple[Crash, ...]
+    recovery_calls: tuple[Call, ...]
+    files: dict[str, bytes]
+    directories: tuple[str, ...]
+    submitted: int
+    acknowledged: int
+    cause: str
+    images_until_found: int
+
+    @property
+    def model(self) -> Model:
+        """The model of the last crash: the promise of a disk that is not enough."""
+        return self.chain[-1].model
+
+
+class ShareReport(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a share stands; `unseen` says why in-process recording cannot see this store."""
+
+    plans: int = 0
+    moments: int = 0
+    images: int = 0
+    distinct: int = 0
+    recoveries: int = 0
+    executed: dict[str, int] = {}
+    situations: dict[str, int] = {}
+    plan: str = ""
+    findings: int = 0
+    done: bool = False
+    unseen: str | None = None
+
+
+def crash_share(
+    target: Target,
+    share: Share,
+    *,
+    slot: Slot,
+    recorder: Recorder,
+    found: Callable[[CrashFinding], None],
+    tick: Callable[[ShareReport], None],
+) -> ShareReport:
+    """Runs a share to its end; `found` gets each cause once, `tick` the state after each moment."""
+    causes: dict[str, CrashFinding] = {}
+    plan_name = ""
+
+    def on_violation(violation: Violation) -> None:
+        finding = _finding(violation, run.counts.distinct)
+        if finding.cause not in causes and len(causes) < _CAUSES:
+            causes[finding.cause] = finding
+            found(finding)
+
+    def on_tick(counts: Counts) -> None:
+        tick(_report(counts, plan_name, len(causes)))
+
+    run = CrashRun(
+        target, slot, recorder, share.models, seed=share.seed, found=on_violation, tick=on_tick
+    )
+    plans_left: int | None = None
+    unseen = None
+    for number, plan in zip(count(), crash_plans(share.seed, target.capabilities)):
+        if share.plan is not None:
+            if plan.name != share.plan:
+                continue
+            plans_left = 1
+        elif number % share.shards != share.shard:
+            continue
+        plan_name = plan.name
+        run.limits = Limits(images=max(1, min(Limits().images, share.images - run.counts.distinct)))
+        try:
+            run.run(plan)
+        except UnseenWrite as error:
+            unseen = str(error)
+            break
+        if plans_left is not None:
+            plans_left -= 1
+        elif causes:
+            plans_left = _PLANS_AFTER_A_FINDING
+        if plans_left == 0 or run.counts.distinct >= share.images:
+            break
+    report = _report(run.counts, plan_name, len(causes))
+    return msgspec.structs.replace(report, done=True, unseen=unseen)
+
+
+def _report(counts: Counts, plan: str, findings: int) -> ShareReport:
+    return ShareReport(
+        plans=counts.plans,
+        moments=counts.moments,
+        images=counts.images,
+        distinct=counts.distinct,
+        recoveries=counts.recoveries,
+        executed=dict(counts.executed),
+        situations=dict(counts.situations),
+        plan=plan,
+        findings=findings,
+    )
+
+
+def _finding(violation: Violation, images: int) -> CrashFinding:
+    breach = violation.breach
+    debt = violation.ledger.sessions.get(breach.session)
+    image: DiskImage = violation.image
+    return CrashFinding(
+        clause=breach.clause,
+        session=breach.session,
+        sentence=breach.sentence,
+        lost=breach.lost,
+        plan=violation.plan,
+        calls=violation.calls,
+        chain=violation.chain,
+        recovery_calls=violation.recovery_calls,
+        files=dict(image.files),
+        directories=tuple(sorted(image.directories)),
+        submitted=0 if debt is None else len(debt.submitted),
+        acknowledged=0 if debt is None else debt.acknowledged,
+        cause=_cause(violation),
+        images_until_found=images,
+    )
+
+
+def _cause(violation: Violation) -> str:
+    """The clause, the kind of sentence and the kind of crash: numbers and names left out."""
+    sentence = re.sub(r"'[^']*'|\"[^\"]*\"|/[^ ,:;]*|\d+", "…", violation.breach.sentence)
+    debt = violation.ledger.sessions.get(violation.breach.session)
+    kinds = "/".join(crash.model for crash in violation.chain)
+    return f"{violation.breach.clause} {kinds} {debt.busy if debt else ''} {sentence[:80]}"

@@ -1,0 +1,236 @@
+"""Plans of realistic session work, from a seed: what is driven while a crash may come.
+
+A plan is a list of operations on a few sessions at once: turns with steps, parallel tool calls,
+chunks, batches of one event to many pages, a store opened again in mid-turn, a fork, an abandoned
+turn, odd values. Small plans are worth crashing everywhere, large ones by sample. Decides what is
+done, never what should come of it (`judge`).
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from typing import Final
+
+import msgspec
+
+from torntail.explore.script import Case, Log, Script
+from torntail.judge.capabilities import Capabilities
+from torntail.judge.history import Create
+from torntail.session import SessionEvent, interrupted_turn_closers
+
+__all__ = ["crash_plans"]
+
+_SMALL_STEPS: Final = 4
+_LARGE_STEPS: Final = 14
+_ODD_TEXTS: Final = (
+    "\u2028\u2029\u0085",
+    "\x00",
+    '{"type":"turn/end","seq":0,"time":0,"data":{}}',
+    "\n\r\t\\\"'",
+    "é" * 700,
+)
+
+
+def crash_plans(seed: int, capabilities: Capabilities) -> Iterator[Case]:
+    """Plans without end; the same seed gives the same plans. Every fourth is a large one.
+
+    The first ones are fixed shapes, so that what every campaign must reach does not hang on luck.
+    """
+    number = 0
+    for name, write in _SHAPES.items():
+        script = Script(f"{seed}/crash/{name}", capabilities)
+        write(script)
+        yield Case(name, (), tuple(script.operations))
+    while True:
+        script = Script(f"{seed}/crash/{number}", capabilities)
+        large = number % 4 == 3
+        _Improvisation(script).play(_LARGE_STEPS if large else _SMALL_STEPS)
+        yield Case(f"{'large' if large else 'small'}-{number}", (), tuple(script.operations))
+        number += 1
+
+
+# --- fixed shapes -------------------------------------------------------------------------------
+
+
+def _first_turn(script: Script) -> None:
+    log = script.session()
+    log.append("TS U SS A SE TE")
+
+
+def _turn_by_turn(script: Script) -> None:
+    log = script.session()
+    log.append("TS U")
+    log.append("SS")
+    log.append("A:c1,c2")
+    log.append("K:c1 K:c2")
+    log.append("R:c2")
+    log.append("R:c1 SE TE")
+    log.append("TS U SS C C A SE TE")
+
+
+def _two_turns_in_one_batch(script: Script) -> None:
+    log = script.session()
+    log.append("TS U SS A SE TE")
+    log.append("TS U SS A:c1 K:c1 R:c1 SE TE TS U SS A SE TE")
+
+
+def _a_batch_of_many_pages(script: Script) -> None:
+    log = script.session()
+    log.append("TS U SS")
+    chunks = log.write(" ".join(["C"] * 30))
+    log.append([_padded(event, 400) for event in chunks])
+    end = [*log.write("A SE TE")]
+    log.append([_padded(end[0], 9000), *end[1:]])
+
+
+def _an_abandoned_turn(script: Script) -> None:
+    log = script.session()
+    log.append("TS U SS A:c1,c2 K:c1")
+    script.reopen()
+    log.load()
+    log.append("TS U SS A SE TE")
+
+
+def _append_without_load(script: Script) -> None:
+    log = script.session()
+    log.append("TS U SS A:c1")
+    script.reopen()
+    if script.durable:
+        log.events.extend(_closers(log, script.capabilities))
+    log.append("TS U SS A SE TE")
+
+
+def _two_sessions(script: Script) -> None:
+    one, other = script.session("a"), script.session("b", cwd=None)
+    one.append("TS U SS A:c1")
+    other.append("TS U SS A SE TE")
+    one.append("K:c1 R:c1 SE TE")
+    other.append("TS U")
+
+
+_SHAPES: Final[dict[str, Callable[[Script], None]]] = {
+    "first-turn": _first_turn,
+    "turn-by-turn": _turn_by_turn,
+    "two-turns-in-one-batch": _two_turns_in_one_batch,
+    "a-batch-of-many-pages": _a_batch_of_many_pages,
+    "an-abandoned-turn": _an_abandoned_turn,
+    "append-without-load": _append_without_load,
+    "two-sessions": _two_sessions,
+}
+
+
+# --- improvised plans ---------------------------------------------------------------------------
+
+
+class _Improvisation:
+    """Work on one to three sessions, step by step, as an agent would do it."""
+
+    def __init__(self, script: Script) -> None:
+        self.script = script
+        self.chance: random.Random = script.random
+        self.logs: list[Log] = []
+        self.waiting: dict[str, list[str]] = {}
+        self.calls = 0
+
+    def play(self, steps: int) -> None:
+        """Writes about so many operations."""
+        self._begin()
+        while len(self.script.operations) < steps:
+            draw = self.chance.random()
+            if draw < 0.06 and len(self.logs) < 3:
+                self._begin()
+            elif draw < 0.12 and self.script.durable:
+                self._interrupt()
+            elif draw < 0.16 and self.script.capabilities.forks:
+                self._fork()
+            else:
+                self._work(self.chance.choice(self.logs))
+
+    def _begin(self) -> None:
+        label = "abc"[len(self.logs)]
+        cwd = self.chance.choice(["/work/" + self.script.token, "/wörk", None])
+        self.logs.append(self.script.session(label, cwd=cwd))
+
+    def _interrupt(self) -> None:
+        """The process ends and another goes on, with a load or straight away."""
+        self.script.reopen()
+        for log in self.logs:
+            if not log.events:
+                # Announced only, and gone with the process.
+                self.script.add(Create(header=log.header))
+                continue
+            if self.chance.random() < 0.7:
+                log.load()
+            else:
+                log.events.extend(_closers(log, self.script.capabilities))
+                self._work(log)
+            self.waiting.pop(log.id, None)
+
+    def _fork(self) -> None:
+        """A child with the source's prefix and its closers (LV-4)."""
+        sources = [log for log in self.logs if log.events]
+        if not sources or len(self.logs) >= 3:
+            return
+        source = self.chance.choice(sources)
+        prefix = list(source.events)
+        child = self.script.session(
+            "abc"[len(self.logs)], parent_session=source.id, seed_length=len(prefix)
+        )
+        child.turn = source.turn
+        child.append([*prefix, *_closers(source, self.script.capabilities)])
+        self.logs.append(child)
+
+    def _work(self, log: Log) -> None:
+        """The next piece of a turn, one event to a whole turn in a batch."""
+        open_turn = bool(interrupted_turn_closers(log.events))
+        waiting = self.waiting.get(log.id, [])
+        if not open_turn:
+            words = self.chance.choice(
+                ["TS U", "TS U SS", "TS U SS A SE TE", "TS U SS C C C A SE TE", "TS"]
+            )
+            if words.startswith("TS U SS A") and self.chance.random() < 0.4:
+                words += " TS U SS A SE TE"
+        elif waiting:
+            answered = waiting[: self.chance.randrange(1, len(waiting) + 1)]
+            self.chance.shuffle(answered)
+            words = " ".join(f"K:{call} R:{call}" for call in answered)
+            self.waiting[log.id] = [call for call in waiting if call not in answered]
+        elif not _in_step(log):
+            words = self.chance.choice(["SS", "TE", "SS C C"])
+        else:
+            words = self.chance.choice(["C", "C C C", "A", "calls", "SE", "SE TE", "A SE TE"])
+            if words == "calls":
+                count = self.chance.randrange(1, 4)
+                names = [f"c{self.calls + index}" for index in range(count)]
+                self.calls += count
+                self.waiting[log.id] = names
+                words = "A:" + ",".join(names)
+        events = log.write(words)
+        log.append([self._varied(event) for event in events])
+
+    def _varied(self, event: SessionEvent) -> SessionEvent:
+        draw = self.chance.random()
+        if draw < 0.05:
+            return _padded(event, self.chance.choice([300, 3_000, 9_000]))
+        if draw < 0.15:
+            return _noted(event, self.chance.choice(_ODD_TEXTS))
+        return event
+
+
+def _in_step(log: Log) -> bool:
+    return any(closer.type == "step/end" for closer in interrupted_turn_closers(log.events))
+
+
+def _closers(log: Log, capabilities: Capabilities) -> list[SessionEvent]:
+    if capabilities.profile != "session":
+        return []
+    return interrupted_turn_closers(log.events)
+
+
+def _padded(event: SessionEvent, length: int) -> SessionEvent:
+    return _noted(event, "x" * length)
+
+
+def _noted(event: SessionEvent, text: str) -> SessionEvent:
+    return msgspec.structs.replace(event, data={**event.data, "note": text})

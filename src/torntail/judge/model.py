@@ -1,0 +1,651 @@
+"""A model of a store that keeps the contract: what each operation has to come to.
+
+The model holds, for each session, its records as a reader would find them, and predicts outcomes
+from the clauses alone: lazy create, closers, next seq, and the reading rule DM-1 to DM-4 over
+abstract records, written here independently of `session.scan` so that the two can be wrong only
+apart. A prediction is a list of branches, the first being what the contract says and the others
+what it leaves open; the branch that came true moves the model on. Does not decide whether an
+outcome is the predicted one (`oracle`), nor what two writers at once may see.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Literal
+
+import msgspec
+
+from torntail.judge.capabilities import Capabilities
+from torntail.judge.history import (
+    Append,
+    ChangeCallersCopy,
+    Close,
+    Create,
+    Damage,
+    Damaged,
+    Inspect,
+    ListSessions,
+    Load,
+    Operation,
+    Reopen,
+    mark_of,
+)
+from torntail.session import SessionEvent, SessionHeader, interrupted_turn_closers
+
+__all__ = [
+    "Branch",
+    "ExpectedEntry",
+    "ExpectedSession",
+    "ExpectedTail",
+    "Model",
+    "Refusal",
+    "StoredLog",
+]
+
+
+# --- what is expected -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Which refusals are right.
+
+    `kinds`: the words that are right; empty for any but those in `wrong_kinds`. A refusal of kind
+    `other`, which a store without own error types raises, is right when its text holds one of
+    `words` (any text, if there are none). `names` are facts that must be told, each under one of
+    several spellings.
+    """
+
+    kinds: frozenset[str] = frozenset()
+    wrong_kinds: frozenset[str] = frozenset()
+    words: tuple[str, ...] = ()
+    names: tuple[tuple[str, tuple[Any, ...]], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedTail:
+    """The torn tail a load has to report; None where it is not known (a database has no bytes)."""
+
+    line: int | None = None
+    byte: int | None = None
+    length: int | None = None
+    copied_mark: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedSession:
+    """What a load has to return.
+
+    `uncertain`: after a flip or a cut of unknown effect, any prefix of `events` with its closers.
+    """
+
+    header: SessionHeader | None
+    events: tuple[SessionEvent, ...]
+    tail: ExpectedTail | None = None
+    uncertain: Literal["", "flip", "cut"] = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedEntry:
+    """One entry of a list: with this header, or with one of these kinds of error, or either."""
+
+    header: SessionHeader | None
+    errors: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """One outcome the contract allows, and what the model does when it came true."""
+
+    refusal: Refusal | None = None
+    session: ExpectedSession | None = None
+    entries: dict[str, ExpectedEntry] | None = None
+    writes: bool = True
+    situations: tuple[str, ...] = ()
+    effect: Callable[[], None] | None = None
+
+
+ANY_REFUSAL: Final = Refusal(wrong_kinds=frozenset({"not_found", "exists", "closed", "exit"}))
+CLOSED: Final = Refusal(frozenset({"closed"}), words=("closed",))
+NOT_FOUND: Final = Refusal(frozenset({"not_found"}), words=("not found", "no such", "unknown"))
+EXISTS: Final = Refusal(frozenset({"exists"}), words=("exist", "already"))
+NEVER: Final = Refusal(frozenset({"never_materialised"}), words=("materiali",))
+CANNOT_LOOK: Final = Refusal(
+    wrong_kinds=frozenset({"not_found", "never_materialised", "exists", "closed", "exit"})
+)
+IDENTITY: Final = Refusal(frozenset({"identity"}), words=("id",))
+
+
+# --- what is stored -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A record as a reader finds it: whole; or followed by rubbish (`event`, not whole); or bad."""
+
+    event: SessionEvent | None
+    whole: bool = True
+
+
+Start = Literal[
+    "whole", "unterminated", "version", "identity", "two places", "garbled", "never materialised"
+]
+
+
+@dataclass(slots=True)
+class StoredLog:
+    """One session in storage.
+
+    `acknowledged` counts its records before it was damaged; `place` is where its first bad record,
+    the one of index `bad_record`, begins; `unknown` is set once the model cannot tell any more.
+    """
+
+    header: SessionHeader | None
+    lines: list[Line]
+    ended: bool = True
+    start: Start = "whole"
+    uncertain: Literal["", "flip", "cut"] = ""
+    unknown: bool = False
+    acknowledged: int = 0
+    place: Damaged | None = None
+    bad_record: int = 0
+
+    def copy(self) -> StoredLog:
+        """The same log, on its own."""
+        return replace(self, lines=list(self.lines))
+
+    def events(self) -> list[SessionEvent]:
+        """The events of a log without damage."""
+        return [line.event for line in self.lines if line.event is not None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """What the reading rule makes of a log: kept events and torn tail, or the bad record."""
+
+    events: tuple[SessionEvent, ...] = ()
+    corrupt_at: int | None = None
+    wrong_seq: tuple[int, int] | None = None
+    committed: bool = False
+    torn_from: int | None = None
+    kept_leading: bool = False
+    copied_mark: str | None = None
+    may_refuse: bool = False
+
+
+def _read(log: StoredLog, profile: str) -> _Reading:
+    """The reading rule (DM-1 to DM-4) over abstract records."""
+    ends = [
+        index
+        for index, line in enumerate(log.lines)
+        if line.whole and line.event is not None and line.event.type == "turn/end"
+    ]
+    committed = log.acknowledged if profile == "log" else (ends[-1] + 1 if ends else 0)
+    kept: list[SessionEvent] = []
+    for index, line in enumerate(log.lines):
+        if line.whole and line.event is not None:
+            if line.event.seq != index:
+                return _Reading(
+                    tuple(kept),
+                    corrupt_at=index,
+                    wrong_seq=(index, line.event.seq),
+                    committed=index < committed,
+                )
+            kept.append(line.event)
+            continue
+        behind = [later.event for later in log.lines[index + 1 :] if later.whole and later.event]
+        # A store of opaque events cannot know what was acknowledged: a last bad record may have
+        # been cut by a crash, so it may be dropped or refused; one with records behind it not.
+        refuse = bool(behind) if profile == "log" else index < committed
+        if refuse:
+            return _Reading(tuple(kept), corrupt_at=index, committed=True)
+        leading = line.event if line.event is not None and line.event.seq == index else None
+        if leading is not None:
+            kept.append(leading)
+        return _Reading(
+            tuple(kept),
+            torn_from=index,
+            kept_leading=leading is not None,
+            copied_mark=next(filter(None, map(mark_of, behind)), None),
+            may_refuse=profile == "log" and index < committed,
+        )
+    return _Reading(tuple(kept))
+
+
+# --- the model ------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Model:
+    """A store that keeps its promises; `branches` predicts, a branch's effect moves on."""
+
+    capabilities: Capabilities
+    logs: dict[str, StoredLog] = field(default_factory=dict)
+    announced: dict[tuple[int, str], SessionHeader] = field(default_factory=dict)
+    touched: set[tuple[int, str]] = field(default_factory=set)
+    closed: set[int] = field(default_factory=set)
+    odd: set[str] = field(default_factory=set)
+    refused: set[str] = field(default_factory=set)
+    root_is_a_file: bool = False
+    before_damage: Model | None = None
+
+    def copy(self) -> Model:
+        """A model that goes its own way from here."""
+        other = copy.copy(self)
+        other.logs = {session: log.copy() for session, log in self.logs.items()}
+        other.announced = dict(self.announced)
+        other.touched = set(self.touched)
+        other.closed = set(self.closed)
+        other.odd = set(self.odd)
+        other.refused = set(self.refused)
+        return other
+
+    def branches(self, operation: Operation) -> list[Branch]:
+        """What the contract allows this operation to come to, the rule first."""
+        match operation:
+            case Reopen():
+                return self._reopen(operation.store)
+            case Close():
+                return [Branch(effect=lambda: self.closed.add(operation.store))]
+            case ChangeCallersCopy():
+                return [Branch()]
+        if operation.store in self.closed:
+            return [Branch(CLOSED, writes=False, situations=("a call after close",))]
+        if self.root_is_a_file:
+            return [Branch(CANNOT_LOOK, writes=False, situations=("storage cannot be looked at",))]
+        match operation:
+            case Create():
+                return self._create(operation)
+            case Append():
+                return self._append(operation)
+            case Load():
+                return self._load(operation.session, operation.store, stores=True)
+            case Inspect():
+                return self._load(operation.session, operation.store, stores=False)
+            case ListSessions():
+                return self._list()
+        raise AssertionError(f"no prediction for {operation}")
+
+    def unpredictable(self, operation: Operation) -> bool:
+        """Whether the session's state is past telling (after a load of a flipped log)."""
+        session = getattr(operation, "session", None)
+        return session in self.logs and self.logs[session].unknown
+
+    # --- calls ----------------------------------------------------------------------------------
+
+    def _reopen(self, store: int) -> list[Branch]:
+        def effect() -> None:
+            self.closed.discard(store)
+            self._forget(store)
+
+        opened = Branch(effect=effect)
+        return [opened, Branch(ANY_REFUSAL)] if self.root_is_a_file else [opened]
+
+    def _forget(self, store: int | None = None) -> None:
+        self.announced = {
+            key: header for key, header in self.announced.items() if store not in (None, key[0])
+        }
+        self.touched = {key for key in self.touched if store not in (None, key[0])}
+
+    def _create(self, operation: Create) -> list[Branch]:
+        header, key = operation.header, (operation.store, operation.header.id)
+        if not header.id:
+            return [Branch(ANY_REFUSAL, writes=False, situations=("the empty id",))]
+        log = self.logs.get(header.id)
+        if any(session == header.id for _, session in self.announced):
+            return [Branch(EXISTS, writes=False, situations=("exists in memory",))]
+        if log is not None and log.start != "never materialised":
+            return [Branch(EXISTS, writes=False, situations=("exists in storage",))]
+
+        def announce() -> None:
+            self.announced[key] = header
+
+        def refuse() -> None:
+            self.refused.add(header.id)
+
+        made = Branch(writes=not self.capabilities.lazy, effect=announce)
+        if header.version != 0:
+            # To refuse it at once is as good as to refuse it when it is loaded.
+            version = Refusal(frozenset({"version"}), words=(str(header.version),))
+            situation = ("another version refused at create",)
+            return [made, Branch(version, writes=False, situations=situation, effect=refuse)]
+        if "RW-10" in operation.probes:
+            self.odd.add(header.id)
+            return [made, Branch(ANY_REFUSAL, writes=False, effect=refuse)]
+        return [made]
+
+    def _append(self, operation: Append) -> list[Branch]:
+        session, store = operation.session, operation.store
+        if not operation.events:
+            known = session in self.logs or (store, session) in self.announced
+            situation = "an empty batch" if known else "an empty batch for an unknown id"
+            return [Branch(writes=False, situations=(situation,))]
+        if session in self.refused:
+            return [Branch(Refusal(), writes=False)]
+        if operation.spoiled is not None:
+            event = operation.events[operation.spoiled.index]
+            names: tuple[tuple[str, tuple[Any, ...]], ...] = ()
+            kinds = {"not_serializable"}
+            if operation.spoiled.how.endswith("seq"):
+                kinds.add("sequence")
+            elif operation.spoiled.how != "empty-type":
+                names = (("the event's type", (event.type,)), ("its seq", (event.seq,)))
+            refusal = Refusal(frozenset(kinds), names=names)
+            return [Branch(refusal, writes=False, situations=(operation.spoiled.how,))]
+        log = self.logs.get(session)
+        first_flush = (store, session) in self.announced and (
+            log is None or log.start == "never materialised"
+        )
+        if first_flush:
+            return self._first_flush(operation)
+        if log is None:
+            if self.capabilities.creates == "implicit":
+                self.announced[store, session] = SessionHeader(session, 0)
+                return self._first_flush(operation)
+            return [Branch(NOT_FOUND, writes=False, situations=("append to an unknown id",))]
+        adopting = (store, session) not in self.touched
+        adopted: list[SessionEvent] = []
+        if adopting:
+            (loading, *_) = self._load(session, store, stores=True)
+            if loading.refusal is not None:
+                return [replace(loading, writes=False)]
+            assert loading.session is not None
+            adopted = list(loading.session.events)
+        next_seq = len(adopted) if adopting else len(log.lines)
+        repairs = adopting and (
+            len(adopted) != len(log.lines) or not log.ended or log.start != "whole"
+        )
+
+        def take(events: tuple[SessionEvent, ...]) -> None:
+            assert log is not None
+            if adopting:
+                self._settle(session, adopted, store)
+            log.lines.extend(Line(event) for event in events)
+
+        situation = "append to a stored session not loaded before" if adopting else "append"
+        problem = self._sequence_problem(operation.events, next_seq)
+        if problem is None:
+            return [Branch(situations=(situation,), effect=lambda: take(operation.events))]
+        refusal, kind = problem
+        return [
+            Branch(refusal, writes=repairs, situations=(kind, situation), effect=lambda: take(()))
+        ]
+
+    def _first_flush(self, operation: Append) -> list[Branch]:
+        session, key = operation.session, (operation.store, operation.session)
+        problem = self._sequence_problem(operation.events, 0)
+        if problem is not None:
+            return [Branch(problem[0], writes=False, situations=(problem[1],))]
+
+        def flush() -> None:
+            header = self.announced.pop(key)
+            start: Start = "whole" if header.version == 0 else "version"
+            lines = [Line(event) for event in operation.events]
+            self.logs[session] = StoredLog(header, lines, start=start, acknowledged=len(lines))
+            self.touched.add(key)
+
+        def refuse() -> None:
+            self.refused.add(session)
+
+        flushed = Branch(situations=("first append",), effect=flush)
+        return [flushed, Branch(ANY_REFUSAL, effect=refuse)] if session in self.odd else [flushed]
+
+    def _sequence_problem(
+        self, events: tuple[SessionEvent, ...], next_seq: int
+    ) -> tuple[Refusal, str] | None:
+        for index, event in enumerate(events):
+            expected = next_seq + index
+            if event.seq != expected:
+                names = (("the expected seq", (expected,)), ("the seq it got", (event.seq,)))
+                where = "first seq" if index == 0 else "seq inside a batch"
+                side = "low" if event.seq < expected else "high"
+                return (
+                    Refusal(frozenset({"sequence"}), names=names),
+                    f"a {where} too {side}",
+                )
+        return None
+
+    def _load(self, session: str, store: int, *, stores: bool) -> list[Branch]:
+        if session in self.refused:
+            return [Branch(Refusal(), writes=False)]
+        log = self.logs.get(session)
+        if log is None:
+            announced = any(session == other for _, other in self.announced)
+            situation = "load of a created, empty session" if announced else "load of an unknown id"
+            return [Branch(NOT_FOUND, writes=False, situations=(situation,))]
+        refused = self._refused_at_start(log)
+        if refused is not None:
+            return [Branch(refused, writes=False, situations=(f"start: {log.start}",))]
+        if log.uncertain:
+            events = tuple(log.events())
+            expected = ExpectedSession(log.header, events, uncertain=log.uncertain)
+
+            def lose() -> None:
+                log.unknown = True
+
+            situations = ("a flipped bit",) if log.uncertain == "flip" else ("a cut file",)
+            return [
+                Branch(session=expected, situations=situations, effect=lose),
+                Branch(ANY_REFUSAL, situations=situations, effect=lose),
+            ]
+        reading = _read(log, self.capabilities.profile)
+        if reading.corrupt_at is not None:
+            return self._corrupt(log, reading, session, store, stores=stores)
+        return self._readable(log, reading, session, store, stores=stores)
+
+    def _refused_at_start(self, log: StoredLog) -> Refusal | None:
+        match log.start:
+            case "version":
+                version = log.header.version if log.header is not None else None
+                return Refusal(frozenset({"version"}), words=(str(version),))
+            case "identity" | "two places":
+                return IDENTITY
+            case "garbled":
+                return Refusal(frozenset({"corrupted"}), names=(("the line", (1,)),))
+            case "never materialised":
+                return NEVER
+        return None
+
+    def _corrupt(
+        self, log: StoredLog, reading: _Reading, session: str, store: int, *, stores: bool
+    ) -> list[Branch]:
+        assert reading.corrupt_at is not None
+        names: list[tuple[str, tuple[Any, ...]]] = []
+        if log.place is not None:
+            path = log.place.path
+            names.append(("the file", (path, path.rpartition("/")[2])))
+            if log.place.byte is not None:
+                names.append(("the line", (log.place.line,)))
+            elif log.place.line is not None:
+                # Where a row is missing, its own number and the next one both tell the place.
+                names.append(("the row", (log.place.line, log.place.line + 1)))
+        refusal = Refusal(frozenset({"corrupted"}), names=tuple(names))
+        if reading.wrong_seq is None:
+            situation = "a bad record in the committed region"
+        elif reading.committed:
+            situation = "a wrong seq in the committed region"
+        else:
+            situation = "a wrong seq in the tail"
+        branches = [Branch(refusal, writes=False, situations=(situation, "not a byte changed"))]
+        if reading.wrong_seq is not None and not reading.committed:
+            # Third-party stores may cut the tail there instead; the certificate says so.
+            cut = self._readable(
+                log, replace(reading, torn_from=reading.corrupt_at), session, store, stores=stores
+            )
+            branches.append(replace(cut[0], situations=("the tail was cut at a wrong seq",)))
+        return branches
+
+    def _readable(
+        self, log: StoredLog, reading: _Reading, session: str, store: int, *, stores: bool
+    ) -> list[Branch]:
+        closers: tuple[SessionEvent, ...] = ()
+        if self.capabilities.profile == "session":
+            closers = tuple(interrupted_turn_closers(reading.events))
+        events = reading.events + closers
+        tail = None
+        situations = ["a load"]
+        if reading.torn_from is not None:
+            tail = _expected_tail(log, reading)
+            situations.append("a torn tail was dropped")
+            if reading.copied_mark is not None:
+                situations.append("a torn tail with whole records was copied")
+            if reading.kept_leading:
+                situations.append("a record followed by rubbish was kept")
+            if any(
+                line.whole and line.event and line.event.seq != index
+                for index, line in enumerate(log.lines)
+            ):
+                situations.append("a wrong seq behind a bad line was not looked at")
+        elif not log.ended and log.lines:
+            situations.append("a record without newline was kept")
+        if log.start == "unterminated":
+            situations.append("a header without newline was kept")
+        if closers:
+            situations.append("an open turn was closed")
+        if len(closers) > 2:
+            situations.append("an open call was answered")
+        expected = ExpectedSession(log.header, events, tail)
+        durable = stores and self.capabilities.repairs == "load"
+        effect = (lambda: self._settle(session, list(events), store)) if durable else None
+        writes = stores and (bool(closers) or reading.torn_from is not None or not log.ended)
+        branch = Branch(
+            session=expected,
+            writes=writes or log.start == "unterminated",
+            situations=tuple(situations),
+            effect=effect,
+        )
+        if not stores:
+            branch = replace(branch, writes=False)
+        if reading.may_refuse:
+            return [branch, Branch(Refusal(frozenset({"corrupted"})), writes=False)]
+        return [branch]
+
+    def _settle(self, session: str, events: list[SessionEvent], store: int) -> None:
+        """A repair is durable: these events are what is stored now."""
+        log = self.logs[session]
+        log.lines = [Line(event) for event in events]
+        log.ended = True
+        log.place = None
+        if log.start == "unterminated":
+            log.start = "whole"
+        self.touched.add((store, session))
+
+    def _list(self) -> list[Branch]:
+        entries: dict[str, ExpectedEntry] = {}
+        situations = ["a list"]
+        for session, log in self.logs.items():
+            if log.start == "never materialised":
+                situations.append("a never materialised log was left out")
+                continue
+            match log.start:
+                case "whole" | "unterminated":
+                    entries[session] = ExpectedEntry(log.header)
+                case "version":
+                    entries[session] = ExpectedEntry(log.header, frozenset({"version", "other"}))
+                case "garbled":
+                    entries[session] = ExpectedEntry(None, frozenset({"corrupted", "other"}))
+                case _:
+                    entries[session] = ExpectedEntry(None, frozenset({"identity", "other"}))
+            if log.start == "whole" and any(not line.whole for line in log.lines):
+                situations.append("a log with a damaged body was listed")
+            if entries[session].errors:
+                situations.append(f"a log was listed with its error: {log.start}")
+        return [Branch(entries=entries, writes=False, situations=tuple(situations))]
+
+    # --- damage ---------------------------------------------------------------------------------
+
+    def damage(self, operation: Damage, landed: Damaged | None) -> None:
+        """The storage is changed; all store objects were closed first and are opened after.
+
+        `landed` is None when the damage could not be made: then only the reopening took place.
+        """
+        if operation.kind == "restore":
+            if self.before_damage is not None:
+                before = self.before_damage.copy()
+                self.logs, self.refused = before.logs, before.refused
+                self.before_damage = None
+            self.root_is_a_file = False
+        elif self.before_damage is None:
+            self.before_damage = self.copy()
+        self._forget()
+        self.closed.clear()
+        if landed is None or operation.kind == "restore":
+            return
+        if operation.kind == "root-is-a-file":
+            self.root_is_a_file = True
+            return
+        log = self.logs[operation.session]
+        if operation.kind == "misplace":
+            self.logs[operation.other].start = "identity"
+            return
+        if log.place is None:
+            log.acknowledged = len(log.lines)
+        bad_record = {"duplicate": operation.record + 1, "add": len(log.lines)}.get(
+            operation.kind, operation.record
+        )
+        _damage_log(log, operation)
+        if log.place is None or bad_record < log.bad_record:
+            log.place, log.bad_record = landed, bad_record
+        else:
+            log.place = msgspec.structs.replace(log.place, size=landed.size)
+
+
+def _expected_tail(log: StoredLog, reading: _Reading) -> ExpectedTail:
+    place = log.place
+    if place is None or place.byte is None or place.size is None:
+        return ExpectedTail(copied_mark=reading.copied_mark)
+    kept = place.record_bytes or 0 if reading.kept_leading else 0
+    byte = place.byte + kept
+    return ExpectedTail(place.line, byte, place.size - byte, reading.copied_mark)
+
+
+def _damage_log(log: StoredLog, operation: Damage) -> None:
+    """What a damage leaves of a log, in records."""
+    lines, index = log.lines, operation.record
+    bad = Line(None, whole=False)
+    match operation.kind:
+        case "garble" | "rewrite":
+            lines[index] = bad
+        case "delete":
+            del lines[index]
+        case "duplicate":
+            lines.insert(index, lines[index])
+        case "renumber":
+            event = lines[index].event
+            assert event is not None
+            moved = msgspec.structs.replace(event, seq=event.seq + operation.amount)
+            lines[index] = Line(moved)
+        case "cut":
+            if operation.amount == 0:
+                del lines[index:]
+            else:
+                del lines[index + 1 :]
+                log.ended = False
+                if operation.amount != -1:
+                    lines[index] = bad
+        case "trail":
+            lines[index] = replace(lines[index], whole=False)
+            log.ended = log.ended and operation.variant != "no newline"
+        case "add":
+            lines.append(bad)
+            log.ended = operation.variant.endswith("line")
+        case "flip":
+            log.uncertain = "flip"
+        case "cut-bytes":
+            log.uncertain = "cut"
+        case "header-version":
+            log.start = "version"
+            if log.header is not None:
+                log.header = msgspec.structs.replace(log.header, version=operation.amount)
+        case "header-id":
+            log.start = "identity"
+        case "second-place":
+            log.start = "two places"
+        case "header-only":
+            log.start, log.lines = "unterminated", []
+        case "header-garble":
+            log.start = "garbled"
+        case "header-cut" | "empty" | "nul-file":
+            log.start, log.lines = "never materialised", []

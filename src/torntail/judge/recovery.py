@@ -1,0 +1,305 @@
+"""Deciding a recovery: whether what a store gave back after a crash is what it owed.
+
+Pure checks of CR-1 to CR-11 over what was loaded, loaded again and appended after a crash. Events
+are compared as Python values first and as JSON values where these differ. Does not decide which
+crashes are tried (`explore`) or what a store owes (`ledger`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+import msgspec
+
+from torntail.judge.capabilities import Capabilities
+from torntail.judge.history import (
+    Hung,
+    ListedSession,
+    LoadedSession,
+    Refused,
+    Returned,
+    StrangeResult,
+)
+from torntail.judge.ledger import Debt, Ledger
+from torntail.session import (
+    SessionEvent,
+    SessionHeader,
+    TranscriptError,
+    derive_messages,
+    interrupted_turn_closers,
+    same_json,
+    transcript_problems,
+    turn_grammar_problem,
+)
+
+__all__ = [
+    "Answer",
+    "Breach",
+    "Continuation",
+    "Recovery",
+    "common_prefix",
+    "judge_recovery",
+    "same_events",
+]
+
+Answer = Returned | Refused | Hung | StrangeResult
+
+_ABSENT: Final = frozenset({"not_found", "never_materialised"})
+
+
+class Breach(NamedTuple):
+    """A clause that a recovery broke, in which session, and how."""
+
+    clause: str
+    session: str
+    sentence: str
+    lost: tuple[str, ...] = ()
+
+
+class Continuation(msgspec.Struct, frozen=True):
+    """What came of going on after a recovery (CR-5, CR-10).
+
+    `wrong` answers an append at a wrong first seq; `appended` an append of `events` at the right
+    one; `loaded` the load after it by a fresh store. `created` is set where the session had to be
+    made anew.
+    """
+
+    events: tuple[SessionEvent, ...]
+    appended: Answer
+    loaded: Answer
+    wrong: Answer | None = None
+    created: Answer | None = None
+
+
+class Recovery(msgspec.Struct, frozen=True):
+    """What a store made of one disk image.
+
+    `loads` are the answers to the first load of each session, `again` to a second one by a fresh
+    store object, during which the files in `changed_again` changed. `listed` is what `list` gave
+    in between. `continued` per session where the recovery was continued.
+    """
+
+    loads: Mapping[str, Answer]
+    again: Mapping[str, Answer] = {}
+    changed_again: tuple[str, ...] = ()
+    listed: Answer | None = None
+    continued: Mapping[str, Continuation] = {}
+
+
+def judge_recovery(
+    recovery: Recovery, ledger: Ledger, capabilities: Capabilities
+) -> Iterator[Breach]:
+    """Every breach of the CR clauses in a recovery from a crash at a moment with this ledger."""
+    for session, answer in recovery.loads.items():
+        debt = ledger.sessions.get(session)
+        if debt is None:
+            yield from _not_announced(session, answer)
+            continue
+        breaches = list(_judge_load(session, answer, debt, capabilities))
+        yield from breaches
+        if not breaches:
+            yield from _judge_again(session, recovery, capabilities)
+            yield from _judge_continuation(session, recovery, debt, capabilities)
+    yield from _judge_list(recovery, ledger)
+
+
+def _not_announced(session: str, answer: Answer) -> Iterator[Breach]:
+    if isinstance(answer, Refused) and answer.kind in _ABSENT | {"other"}:
+        return
+    yield Breach("CR-10", session, f"a session nobody had announced yet {_told(answer)}")
+
+
+def _judge_load(
+    session: str, answer: Answer, debt: Debt, capabilities: Capabilities
+) -> Iterator[Breach]:
+    if not isinstance(answer, Returned) or answer.session is None:
+        absent = isinstance(answer, Refused) and answer.kind in _ABSENT
+        if debt.acknowledged:
+            # Not to find what was acknowledged is to have lost it.
+            clause = "CR-1" if absent else "CR-3"
+            lost = tuple(_named(event) for event in debt.submitted[: debt.acknowledged])
+            yield Breach(clause, session, f"load {_told(answer)}", lost)
+        elif not absent:
+            clause = "CR-10" if debt.busy in ("create", "first flush") else "CR-3"
+            yield Breach(clause, session, f"load {_told(answer)}")
+        return
+    loaded = answer.session
+    kept = common_prefix(debt.submitted, loaded.events, capabilities)
+    prefix = debt.submitted[:kept]
+    closers: Sequence[SessionEvent] = ()
+    if capabilities.profile == "session":
+        closers = interrupted_turn_closers(prefix)
+    if kept < debt.acknowledged:
+        lost_events = debt.submitted[kept : debt.acknowledged]
+        yield Breach(
+            "CR-1",
+            session,
+            f"{len(lost_events)} acknowledged event(s) from seq {kept} on are lost",
+            tuple(_named(event) for event in lost_events),
+        )
+    elif not same_events(loaded.events[kept:], closers, capabilities):
+        yield Breach("CR-2", session, _invention(loaded.events[kept:], closers, kept))
+    elif capabilities.atomic_batch and kept not in debt.boundaries:
+        yield Breach("CR-8", session, f"a batch is there in part: {kept} events of it are kept")
+    elif capabilities.profile == "session":
+        problem = _unanswered(loaded.events, debt.submitted)
+        if problem is not None:
+            yield Breach("CR-9", session, problem)
+    if capabilities.header and not _same_header(loaded.header, debt.header):
+        yield Breach("CR-6", session, "the header is not the one that was given")
+
+
+def _judge_again(session: str, recovery: Recovery, capabilities: Capabilities) -> Iterator[Breach]:
+    again = recovery.again.get(session)
+    if again is None:
+        return
+    first = recovery.loads[session]
+    if isinstance(first, Returned) and first.session is not None:
+        if not isinstance(again, Returned) or again.session is None:
+            yield Breach("CR-4", session, f"the second load {_told(again)}")
+        elif not same_events(first.session.events, again.session.events, capabilities):
+            yield Breach("CR-4", session, "the second load gives other events than the first")
+        elif recovery.changed_again:
+            changed = ", ".join(recovery.changed_again)
+            yield Breach("CR-4", session, f"the second load wrote to {changed}")
+    elif not isinstance(again, Refused):
+        yield Breach("CR-4", session, f"the second load {_told(again)}, the first {_told(first)}")
+
+
+def _judge_continuation(
+    session: str, recovery: Recovery, debt: Debt, capabilities: Capabilities
+) -> Iterator[Breach]:
+    continued = recovery.continued.get(session)
+    if continued is None:
+        return
+    first = recovery.loads[session]
+    clause = "CR-5"
+    before: tuple[SessionEvent, ...] = ()
+    if isinstance(first, Returned) and first.session is not None:
+        before = first.session.events
+    else:
+        clause = "CR-10"
+        if not isinstance(continued.created, Returned):
+            told = _told(continued.created) if continued.created else "was not tried"
+            yield Breach(clause, session, f"create after the crash {told}")
+            return
+    if capabilities.checks_seq and isinstance(continued.wrong, Returned):
+        yield Breach("CR-5", session, "an append at a wrong first seq was taken")
+        return
+    if not isinstance(continued.appended, Returned):
+        sentence = f"append at seq {len(before)} {_told(continued.appended)}"
+        yield Breach(clause, session, sentence)
+        return
+    loaded = continued.loaded
+    expected = before + continued.events
+    if capabilities.profile == "session":
+        expected += tuple(interrupted_turn_closers(expected))
+    if not isinstance(loaded, Returned) or loaded.session is None:
+        yield Breach(clause, session, f"the load after a further append {_told(loaded)}")
+    elif not same_events(loaded.session.events, expected, capabilities):
+        kept = common_prefix(expected, loaded.session.events, capabilities)
+        yield Breach(
+            clause,
+            session,
+            f"after a further append load gives {len(loaded.session.events)} events that agree "
+            f"with the {len(expected)} expected up to seq {kept}",
+        )
+    elif capabilities.header and not _same_header(loaded.session.header, debt.header):
+        yield Breach("CR-6", session, "the header changed when the session went on")
+
+
+def _judge_list(recovery: Recovery, ledger: Ledger) -> Iterator[Breach]:
+    if recovery.listed is None:
+        return
+    if not isinstance(recovery.listed, Returned) or recovery.listed.entries is None:
+        yield Breach("CR-6", "", f"list {_told(recovery.listed)}")
+        return
+    entries: dict[str, ListedSession] = {}
+    for entry in recovery.listed.entries:
+        if entry.session in entries:
+            yield Breach("CR-6", entry.session, "list shows the session twice")
+        entries[entry.session] = entry
+    for session in entries:
+        if session not in recovery.loads:
+            yield Breach("CR-11", session, "list shows a session that nobody made")
+    for session, answer in recovery.loads.items():
+        found = isinstance(answer, Returned) and answer.session is not None
+        entry_found = session in entries and entries[session].error is None
+        if session in ledger.sessions and found != entry_found:
+            shows = "shows" if entry_found else "does not show"
+            yield Breach("CR-6", session, f"list {shows} the session, but load {_told(answer)}")
+
+
+# --- comparing ----------------------------------------------------------------------------------
+
+
+def common_prefix(
+    left: Sequence[SessionEvent], right: Sequence[SessionEvent], capabilities: Capabilities
+) -> int:
+    """How many events two logs begin with alike."""
+    length = min(len(left), len(right))
+    if left[:length] == right[:length]:
+        return length
+    for index in range(length):
+        if not _same_event(left[index], right[index], capabilities):
+            return index
+    return length
+
+
+def same_events(
+    left: Sequence[SessionEvent], right: Sequence[SessionEvent], capabilities: Capabilities
+) -> bool:
+    """Whether two logs are equal."""
+    return len(left) == len(right) and common_prefix(left, right, capabilities) == len(left)
+
+
+def _same_event(left: SessionEvent, right: SessionEvent, capabilities: Capabilities) -> bool:
+    return left == right or same_json(
+        left.to_json(), right.to_json(), i_json=capabilities.values == "i-json"
+    )
+
+
+def _same_header(left: SessionHeader | None, right: SessionHeader) -> bool:
+    return left is not None and (left == right or same_json(left.to_json(), right.to_json()))
+
+
+def _unanswered(events: Sequence[SessionEvent], submitted: Sequence[SessionEvent]) -> str | None:
+    """What a provider would refuse in a recovered log whose plan kept the grammar (CR-9)."""
+    if turn_grammar_problem(submitted) is not None:
+        return None
+    try:
+        problems = transcript_problems(derive_messages(events))
+    except TranscriptError as error:
+        return str(error)
+    return problems[0] if problems else None
+
+
+def _invention(rest: Iterable[SessionEvent], closers: Sequence[SessionEvent], kept: int) -> str:
+    rest = list(rest)
+    for index, event in enumerate(rest):
+        if index >= len(closers):
+            return f"seq {kept + index} ({event.type}) was never submitted and closes nothing"
+        if event != closers[index]:
+            return (
+                f"seq {kept + index} is {_named(event)} where the closer "
+                f"{_named(closers[index])} is due"
+            )
+    return f"the closer {_named(closers[len(rest)])} at seq {kept + len(rest)} is missing"
+
+
+def _named(event: SessionEvent) -> str:
+    return f"{event.seq} {event.type}"
+
+
+def _told(answer: Answer) -> str:
+    match answer:
+        case Refused():
+            return f"refused ({answer.exception}): {answer.text}"
+        case Hung(seconds):
+            return f"had not returned after {seconds:g} s"
+        case StrangeResult(reason):
+            return f"returned {reason}"
+        case Returned(session=LoadedSession(events=events)):
+            return f"returned {len(events)} events"
+    return "returned"

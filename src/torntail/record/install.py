@@ -1,0 +1,129 @@
+"""Putting the wrappers in place, and taking them away.
+
+Decides which references are exchanged: the attributes of `os`, `io`, `builtins` (and `fcntl` on
+macOS), the same functions in the globals of modules that imported them by name before, and the
+default arguments in which `tempfile` keeps `os.unlink`. While nothing is recorded a wrapper costs a
+fraction of a microsecond, so they may stay for the life of the process.
+
+Not reached: the real functions in default arguments, class attributes, closures and data structures
+of modules imported before, calls through `posix` and `_io`, and whatever writes without Python.
+"""
+
+from __future__ import annotations
+
+import builtins
+import fcntl
+import io
+import os
+import sys
+import threading
+from collections.abc import Callable
+from functools import partial
+from types import FunctionType, ModuleType
+from typing import Any, Final
+
+from torntail.record import real
+from torntail.record.calls import CALLS
+from torntail.record.files import OPENER, RecordedFile
+
+__all__ = ["install", "installed", "uninstall"]
+
+_UNTOUCHED: Final = frozenset({"_io", "_pyio", "builtins", "fcntl", "io", "os", "posix"})
+
+_lock: Final = threading.Lock()
+_undo: Final[list[Callable[[], None]]] = []
+
+
+def installed() -> bool:
+    """Whether the wrappers stand."""
+    return bool(_undo)
+
+
+def install() -> None:
+    """Puts the wrappers in place; does nothing if they are.
+
+    As early as can be: before the store is imported nothing of it holds the real functions.
+    """
+    with _lock:
+        if _undo:
+            return
+        wrappers: dict[int, Any] = {}
+        for name, original in real.ORIGINALS.items():
+            wrappers[id(original)] = getattr(CALLS, name)
+            _exchange(os, name, getattr(CALLS, name))
+        wrappers[id(real.open_file)] = OPENER.open
+        wrappers[id(real.FileIO)] = RecordedFile
+        _exchange(io, "open", OPENER.open)
+        _exchange(io, "FileIO", RecordedFile)
+        _exchange(builtins, "open", OPENER.open)
+        if real.FULL_SYNC is not None:
+            wrappers[id(real.control)] = CALLS.control
+            _exchange(fcntl, "fcntl", CALLS.control)
+        _say_what_is_supported(wrappers)
+        _exchange_globals(wrappers)
+        _exchange_defaults(wrappers)
+
+
+def uninstall() -> None:
+    """Takes the wrappers away; does nothing if they do not stand.
+
+    What was exchanged since by somebody else is left, and references taken meanwhile stay good: a
+    wrapper without a recording does what the real function does.
+    """
+    with _lock:
+        while _undo:
+            _undo.pop()()
+
+
+def _exchange(module: ModuleType, name: str, wrapper: Any) -> None:
+    _exchange_in(vars(module), name, wrapper)
+
+
+def _exchange_in(namespace: dict[str, Any], name: str, wrapper: Any) -> None:
+    original = namespace[name]
+    namespace[name] = wrapper
+
+    def undo() -> None:
+        if namespace.get(name) == wrapper:
+            namespace[name] = original
+
+    _undo.append(undo)
+
+
+def _say_what_is_supported(wrappers: dict[int, Any]) -> None:
+    """`shutil` and others look up in these sets what a function of `os` can do."""
+    for supported in (
+        os.supports_dir_fd,
+        os.supports_effective_ids,
+        os.supports_fd,
+        os.supports_follow_symlinks,
+    ):
+        added = {wrappers[id(function)] for function in supported if id(function) in wrappers}
+        supported.update(added)
+        _undo.append(partial(supported.difference_update, added))
+
+
+def _exchange_globals(wrappers: dict[int, Any]) -> None:
+    for module_name, module in list(sys.modules.items()):
+        if module_name in _UNTOUCHED or not isinstance(module, ModuleType):
+            continue
+        if module_name.startswith("torntail.record."):
+            continue
+        # Not `vars`, which would load a module whose loading was put off.
+        namespace = object.__getattribute__(module, "__dict__")
+        for name, value in list(namespace.items()):
+            wrapper = wrappers.get(id(value))
+            if wrapper is not None:
+                _exchange_in(namespace, name, wrapper)
+
+
+def _exchange_defaults(wrappers: dict[int, Any]) -> None:
+    tempfile = sys.modules.get("tempfile")
+    closer = getattr(tempfile, "_TemporaryFileCloser", None)
+    for function in [] if closer is None else list(vars(closer).values()):
+        if isinstance(function, FunctionType) and function.__defaults__:
+            original = function.__defaults__
+            function.__defaults__ = tuple(
+                wrappers.get(id(default), default) for default in original
+            )
+            _undo.append(partial(setattr, function, "__defaults__", original))

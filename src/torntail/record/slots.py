@@ -1,0 +1,432 @@
+"""A directory that holds one disk image after the other.
+
+Decides how a directory becomes an image with the least work: by the difference from the image
+before and from what a load left behind. What a load did is found by the status of each file and
+directory: after each change the slot stamps a modification time of its own, in the past, so that
+any later change shows, however coarse the clock of the file system is. Files get mode 0600 and
+directories 0700; hard links of the image are hard links.
+
+A file keeps its inode from image to image, and an earlier store that left it open could still write
+to it, which shows only as a change by the load of that moment: `fresh_inodes` and `renew` are
+against that. Files are kept open between images, and closing one drops the POSIX locks this process
+has on it: a store of this process that locks so, SQLite among them, is to be closed before `hold`.
+
+Does not decide which images are held, or whether a load may change anything.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from types import TracebackType
+from typing import Final, Self
+
+from torntail.crash.disk import DiskImage
+from torntail.record import real
+from torntail.record.held import HeldEntry, above, all_below
+from torntail.record.replay import first_difference
+from torntail.record.scratch import FULL, Scratch, ScratchFull
+from torntail.record.tree import read_descriptor, read_file, read_tree, remove_tree
+
+__all__ = ["Slot"]
+
+_FILE_MODE: Final = 0o600
+_DIRECTORY_MODE: Final = 0o700
+_KEPT_OPEN: Final = 64
+_WRITE_WHOLE_BYTES: Final = 1 << 16
+_SECOND: Final = 10**9
+_FILE_STATUS: Final = stat.S_IFREG | _FILE_MODE
+_DIRECTORY_STATUS: Final = stat.S_IFDIR | _DIRECTORY_MODE
+
+_MAKE: Final = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+_CHANGE: Final = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
+_DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW
+
+
+class Slot:
+    """One directory, `path`, made in `scratch` and removed when the slot is closed.
+
+    With `fresh_inodes`, a file that a load changed is replaced by a new one at the next `hold`
+    instead of being written over.
+    """
+
+    def __init__(self, scratch: Scratch, *, fresh_inodes: bool = False) -> None:
+        self.fresh_inodes = fresh_inodes
+        self._scratch = scratch
+        # Whole seconds, which every file system keeps; at least one ago, so never a time to come.
+        self._stamp = (time.time_ns() // _SECOND - 1) * _SECOND
+        self._times = (self._stamp, self._stamp)
+        self._files: dict[str, HeldEntry] = {}
+        self._directories: dict[str, HeldEntry] = {}
+        self._links: tuple[tuple[str, ...], ...] = ()
+        # The directories as the image named them, or None when some may be missing.
+        self._shape: frozenset[str] | None = None
+        self._seen: tuple[list[str], list[str]] | None = None
+        self._descriptors = 0
+        self._known = False
+        self._closed = False
+        self.path = scratch.new_directory()
+
+    # --- holding images -------------------------------------------------------------------------
+
+    def hold(self, image: DiskImage, *, renew: bool = False, untouched: bool = False) -> None:
+        """Makes the directory hold `image`; with `renew`, in files and directories all new.
+
+        `untouched`: nothing was done in it since the last `changed`, which need not look again.
+        Raises `ScratchFull`; the slot can be used again when there is room.
+        """
+        if self._closed:
+            raise ValueError("the slot is closed")
+        try:
+            try:
+                if renew or not self._known:
+                    self._start_over()
+                else:
+                    self._find_what_was_left(untouched)
+                self._become(image)
+            except OSError as error:
+                if error.errno in FULL:
+                    raise
+                # A load may have left anything, such as a directory that cannot be written.
+                self._start_over()
+                self._become(image)
+        except BaseException as error:
+            self._known = False
+            if isinstance(error, OSError) and error.errno in FULL:
+                raise ScratchFull(self._scratch.path, error) from error
+            raise
+
+    def _become(self, image: DiskImage) -> None:
+        files = self._files
+        wanted = image.files
+        touched: set[str] = set()
+        if image.links != self._links:
+            # A group of names that comes or goes: its files are made anew.
+            for paths in set(self._links) ^ set(image.links):
+                for path in paths:
+                    if path in files:
+                        self._remove_file(path, touched)
+            self._links = image.links
+        if not files.keys() <= wanted.keys():
+            for path in [path for path in files if path not in wanted]:
+                self._remove_file(path, touched)
+        if self._shape is not image.directories:
+            if self._shape != image.directories:
+                self._change_directories(image.directories, touched)
+            self._shape = image.directories
+        for path, content in wanted.items():
+            entry = files.get(path)
+            if entry is None:
+                self._make_file(path, _first_path(image, path), content, touched)
+            elif entry.content is not content:
+                if entry.content != content:
+                    self._write(entry, content)
+                entry.content = content
+        for path in touched:
+            self._stamp_directory(path)
+
+    def _change_directories(self, wanted: frozenset[str], touched: set[str]) -> None:
+        for path in sorted(self._directories.keys() - wanted - {""}, reverse=True):
+            real.rmdir(self._full(path))
+            self._drop(self._directories.pop(path))
+            touched.discard(path)
+            touched.add(above(path))
+        for path in sorted(wanted - self._directories.keys()):
+            real.mkdir(self._full(path), _DIRECTORY_MODE)
+            touched.update((path, above(path)))
+
+    def _make_file(self, path: str, first: str, content: bytes, touched: set[str]) -> None:
+        touched.add(above(path))
+        if first != path:
+            if first not in self._files:
+                self._make_file(first, first, content, touched)
+            entry = self._files[first]
+            real.link(self._full(first), self._full(path))
+            entry.paths.append(path)
+            self._files[path] = entry
+            return
+        descriptor = real.open_descriptor(self._full(path), _MAKE, _FILE_MODE)
+        keep = self._descriptors < _KEPT_OPEN
+        self._descriptors += keep
+        entry = HeldEntry(descriptor, path, 0)
+        self._files[path] = entry
+        os.fchmod(descriptor, _FILE_MODE)
+        entry.inode = real.fstat(descriptor).st_ino
+        entry.content = b""
+        try:
+            self._write(entry, content)
+            entry.content = content
+        finally:
+            if not keep:
+                os.close(descriptor)
+                entry.target = self._full(path)
+
+    def _write(self, entry: HeldEntry, content: bytes) -> None:
+        """Writes what differs; afterwards the file has the bytes and length of `content`."""
+        before = entry.content
+        entry.content = None
+        descriptor = entry.target
+        if isinstance(descriptor, str):
+            descriptor = real.open_descriptor(descriptor, _CHANGE)
+        try:
+            start = 0
+            if before is None:
+                real.ftruncate(descriptor, len(content))
+            elif len(before) > len(content):
+                real.ftruncate(descriptor, len(content))
+                if before.startswith(content):
+                    start = len(content)
+            if before and len(content) > _WRITE_WHOLE_BYTES:
+                start = first_difference(before, content)
+            while start < len(content):
+                start += real.pwrite(descriptor, content[start:] if start else content, start)
+            os.utime(descriptor, ns=self._times)
+        finally:
+            if descriptor != entry.target:
+                os.close(descriptor)
+
+    def _stamp_directory(self, path: str) -> None:
+        entry = self._directories.get(path)
+        if entry is None:
+            full_path = self._full(path)
+            entry = HeldEntry(full_path, path, 0)
+            self._directories[path] = entry
+            # The root by its path, for a load may put another directory in its place.
+            if path and self._descriptors < _KEPT_OPEN:
+                entry.target = real.open_descriptor(full_path, _DIRECTORY)
+                self._descriptors += 1
+            os.chmod(entry.target, _DIRECTORY_MODE)
+            entry.inode = real.stat(entry.target).st_ino
+        os.utime(entry.target, ns=self._times)
+
+    def _remove_file(self, path: str, touched: set[str]) -> None:
+        real.unlink(self._full(path))
+        touched.add(above(path))
+        self._lose_file(path)
+
+    def _lose_file(self, path: str) -> None:
+        entry = self._files.pop(path)
+        entry.paths.remove(path)
+        if not entry.paths:
+            self._drop(entry)
+
+    def _drop(self, entry: HeldEntry) -> None:
+        if isinstance(entry.target, int):
+            os.close(entry.target)
+            self._descriptors -= 1
+
+    def _start_over(self) -> None:
+        """An empty directory, of which everything is known."""
+        self._forget_all()
+        remove_tree(self.path)
+        real.mkdir(self.path, _DIRECTORY_MODE)
+        self._stamp_directory("")
+        self._shape = frozenset()
+        self._known = True
+
+    def _forget_all(self) -> None:
+        for entry in {*self._files.values(), *self._directories.values()}:
+            self._drop(entry)
+        self._files.clear()
+        self._directories.clear()
+        self._links = ()
+
+    def _full(self, path: str) -> str:
+        return f"{self.path}/{path}" if path else self.path
+
+    # --- what a load did ------------------------------------------------------------------------
+
+    def changed(self) -> tuple[str, ...]:
+        """The names made, removed or given other bytes since `hold`, sorted.
+
+        A file that was only touched, or replaced by one of equal bytes, is not among them.
+        """
+        if self._closed or not self._known:
+            raise ValueError("the slot holds no image")
+        self._seen = files, directories = self._look()
+        if not files and not directories:
+            return ()
+        names: set[str] = set()
+        for path in files:
+            self._compare_file(path, self._files[path], names)
+        for path in directories:
+            self._compare_entries(path, names)
+        return tuple(sorted(names))
+
+    def image(self) -> DiskImage:
+        """What the directory holds now, read back; raises `tree.ForeignEntry`."""
+        return read_tree(self.path)
+
+    def _look(self) -> tuple[list[str], list[str]]:
+        """The files and the directories that are not as the slot left them.
+
+        A write, a truncation or a change of entries alters the time that the slot has stamped; a
+        file or directory that was replaced or removed shows in the directory it stood in.
+        """
+        stamp = self._stamp
+        files = []
+        for path, entry in self._files.items():
+            try:
+                status = real.stat(entry.target)
+            except OSError:
+                files.append(path)
+                continue
+            if status.st_mtime_ns != stamp or status.st_mode != _FILE_STATUS:
+                files.append(path)
+        directories = []
+        for path, entry in self._directories.items():
+            status = real.stat(entry.target)
+            if (
+                status.st_mtime_ns != stamp
+                or status.st_mode != _DIRECTORY_STATUS
+                or status.st_ino != entry.inode
+            ):
+                directories.append(path)
+        return files, directories
+
+    def _compare_file(self, path: str, entry: HeldEntry, names: set[str]) -> None:
+        """Adds a file whose bytes are not what they were."""
+        try:
+            status = real.lstat(self._full(path))
+            content = None
+            if isinstance(entry.target, int) and status.st_ino == entry.inode:
+                content = read_descriptor(entry.target, status.st_size)
+            elif stat.S_ISREG(status.st_mode):
+                content, _ = read_file(self._full(path))
+        except (FileNotFoundError, NotADirectoryError):
+            content = None
+        if content is None or content != entry.content:
+            names.add(path)
+
+    def _compare_entries(self, directory: str, names: set[str]) -> None:
+        """Adds the names that came into a directory, and what was in directories that left it."""
+        found = set()
+        try:
+            with os.scandir(self._full(directory)) as entries:
+                for entry in entries:
+                    path = f"{directory}/{entry.name}" if directory else entry.name
+                    is_directory = entry.is_dir(follow_symlinks=False)
+                    held = (self._directories if is_directory else self._files).get(path)
+                    if held is None:
+                        names.add(path)
+                        if is_directory:
+                            names.update(f"{path}/{name}" for name in all_below(entry.path))
+                    elif held.inode == entry.inode():
+                        found.add(path)
+                    elif is_directory:
+                        # Another directory under the old name: all below is compared by its name.
+                        found.add(path)
+                        self._compare_below(path, names)
+        except (FileNotFoundError, NotADirectoryError):
+            pass  # Its own name is missed where it stood.
+        for path in self._directories:
+            if path and above(path) == directory and path not in found:
+                names.add(path)
+                self._compare_below(path, names)
+        for path, file in self._files.items():
+            if above(path) == directory and path not in found:
+                self._compare_file(path, file, names)
+
+    def _compare_below(self, directory: str, names: set[str]) -> None:
+        self._compare_entries(directory, names)
+        for path in self._directories:
+            if path.startswith(directory + "/"):
+                self._compare_entries(path, names)
+
+    def _find_what_was_left(self, untouched: bool) -> None:
+        """Removes what a load made, and finds out what it changed or removed."""
+        files, directories = self._seen if untouched and self._seen else self._look()
+        self._seen = None
+        if not files and not directories:
+            return
+        for path in sorted(directories):
+            if path in self._directories:
+                self._clean(path)
+        touched: set[str] = set()
+        for path in files:
+            entry = self._files.get(path)
+            if entry is None:
+                continue
+            if self.fresh_inodes or len(entry.paths) > 1 or isinstance(entry.target, str):
+                for name in list(entry.paths):
+                    self._remove_file(name, touched)
+            else:
+                entry.content = None
+                os.fchmod(entry.target, _FILE_MODE)
+        if self._links:
+            self._dissolve_broken_groups(touched)
+        for path in touched:
+            self._stamp_directory(path)
+
+    def _dissolve_broken_groups(self, touched: set[str]) -> None:
+        """Removes what is left of a file that lost one of its names."""
+        kept = []
+        for paths in self._links:
+            left = [path for path in paths if path in self._files]
+            if len(left) == len(paths):
+                kept.append(paths)
+                continue
+            for path in left:
+                self._remove_file(path, touched)
+        self._links = tuple(kept)
+
+    def _clean(self, directory: str) -> None:
+        """Removes from a directory what the slot did not put there, and forgets what is gone."""
+        found = set()
+        with os.scandir(self._full(directory)) as entries:
+            left = list(entries)
+        for entry in left:
+            path = f"{directory}/{entry.name}" if directory else entry.name
+            is_directory = entry.is_dir(follow_symlinks=False)
+            held = (self._directories if is_directory else self._files).get(path)
+            if held is not None and held.inode == entry.inode():
+                found.add(path)
+            elif is_directory:
+                remove_tree(entry.path)
+            else:
+                real.unlink(entry.path)
+        for path in [path for path in self._directories if path and above(path) == directory]:
+            if path not in found:
+                self._lose_directory(path)
+        for path in [path for path in self._files if above(path) == directory]:
+            if path not in found:
+                self._lose_file(path)
+        os.chmod(self._directories[directory].target, _DIRECTORY_MODE)
+        self._stamp_directory(directory)
+
+    def _lose_directory(self, path: str) -> None:
+        self._shape = None
+        below = path + "/"
+        for name in [name for name in self._files if name.startswith(below)]:
+            self._lose_file(name)
+        for name in [name for name in self._directories if name == path or name.startswith(below)]:
+            self._drop(self._directories.pop(name))
+
+    # --- the end --------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Removes the directory; again is harmless."""
+        if not self._closed:
+            self._closed = True
+            self._forget_all()
+            remove_tree(self.path)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def _first_path(image: DiskImage, path: str) -> str:
+    """The name under which a file is made; its other names are linked to that."""
+    for paths in image.links:
+        if path in paths:
+            return paths[0]
+    return path

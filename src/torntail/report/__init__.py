@@ -1,0 +1,1 @@
+"""Consumers of a campaign's events and of its certificate: terminal and JSON."""

@@ -1,0 +1,211 @@
+"""A campaign on a terminal: progress while it runs, then the table and the findings.
+
+Progress goes to standard error, and only where that is a terminal; results go to standard output.
+NO_COLOR and FORCE_COLOR are obeyed (by rich). Everything a store under test could have chosen (ids,
+error texts, file names) is shown with its control characters escaped and never as markup.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from typing import Final, Self
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
+from rich.table import Table
+from rich.text import Text
+
+from torntail.explore.campaign import CampaignEnded, CampaignStarted, CaseEnded
+from torntail.judge.clauses import CLAUSES
+from torntail.judge.verdict import Certificate, ClauseResult, Finding
+from torntail.report.inspection import printable
+
+__all__ = ["LiveProgress", "print_certificate"]
+
+_STYLES: Final = {
+    "pass": "green",
+    "fail": "bold red",
+    "unknown": "yellow",
+    "not exercised": "yellow",
+    "not exercised yet": "dim",
+    "not applicable": "dim",
+    "not requested": "dim",
+    "broken baseline": "bold red",
+}
+_BRIEF: Final = frozenset({"not exercised yet", "not applicable", "not requested"})
+
+
+class LiveProgress:
+    """Shows where a campaign is; a context manager, and a `Progress` callable."""
+
+    def __init__(self) -> None:
+        self._console = Console(stderr=True)
+        self._bar: Progress | None = None
+        self._task: TaskID | None = None
+        self._findings = 0
+        self._judgements = 0
+        self.seconds = 0.0
+
+    def __enter__(self) -> Self:
+        if self._console.is_terminal and sys.stderr.isatty():
+            self._bar = Progress(
+                TextColumn("{task.description}"),
+                BarColumn(bar_width=24),
+                MofNCompleteColumn(),
+                TextColumn("{task.fields[told]}"),
+                console=self._console,
+                transient=True,
+            )
+            self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def __call__(self, event: CampaignStarted | CaseEnded | CampaignEnded) -> None:
+        """Takes the next event of the campaign."""
+        match event:
+            case CampaignStarted():
+                if self._bar is not None:
+                    name = printable(f"certify {event.target}")
+                    self._task = self._bar.add_task(name, total=event.cases, told="")
+            case CaseEnded():
+                self._findings += len(event.findings)
+                self._judgements += event.judgements
+                if self._bar is not None and self._task is not None:
+                    told = f"{self._judgements} checks, {self._findings} findings · {event.case}"
+                    self._bar.update(self._task, advance=1, told=told)
+            case CampaignEnded():
+                self.seconds = event.seconds
+
+
+def print_certificate(certificate: Certificate, seconds: float) -> None:
+    """Prints the table of clauses, the findings, and the command that shows them again, last."""
+    console = Console(highlight=False, soft_wrap=False, emoji=False, markup=False)
+    _print_head(console, certificate, seconds)
+    if certificate.baseline_error is not None:
+        console.print(Text(f"broken baseline: {printable(certificate.baseline_error)}", "bold red"))
+        console.print(
+            "Nothing else was tried: a store has to create, append, load and reopen first."
+        )
+    else:
+        _print_table(console, certificate)
+        _print_rest(console, certificate)
+        for finding in certificate.findings:
+            _print_finding(console, certificate, finding)
+    _print_verdict(console, certificate)
+
+
+def _print_head(console: Console, certificate: Certificate, seconds: float) -> None:
+    claims = certificate.capabilities
+    counts = certificate.counts
+    head = (
+        f"{certificate.target} · profile {claims.profile} · durability {claims.durability} · "
+        f"level {certificate.request.level} · seed {certificate.seed}"
+    )
+    console.print(Text(printable(head), "bold"))
+    console.print(
+        f"{counts.cases} cases, {counts.operations} operations, {counts.damages} damages, "
+        f"{counts.judgements} checks in {seconds:.1f} s"
+    )
+
+
+def _print_table(console: Console, certificate: Certificate) -> None:
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1, 0, 0))
+    table.add_column("clause", no_wrap=True)
+    table.add_column("promise", ratio=3, overflow="fold")
+    table.add_column("state", no_wrap=True)
+    table.add_column("checks", justify="right", no_wrap=True)
+    table.add_column("note", ratio=2, overflow="fold")
+    for result in certificate.results:
+        if result.state in _BRIEF:
+            continue
+        table.add_row(
+            result.clause,
+            CLAUSES[result.clause].summary,
+            Text(_state(result), _STYLES[result.state]),
+            str(result.executed) if result.executed else "",
+            Text(printable(_note(result))),
+        )
+    if table.row_count:
+        console.print(table)
+
+
+def _state(result: ClauseResult) -> str:
+    return "accepted" if result.accepted is not None and result.state == "fail" else result.state
+
+
+def _note(result: ClauseResult) -> str:
+    if result.accepted is not None and result.state == "fail":
+        return f"accepted: {result.accepted} ({result.note})"
+    return result.note
+
+
+def _print_rest(console: Console, certificate: Certificate) -> None:
+    """What has no row of its own, in one line for each state."""
+    brief: dict[str, list[str]] = {}
+    for result in certificate.results:
+        if result.state in _BRIEF:
+            why = f" ({printable(result.note)})" if result.note else ""
+            brief.setdefault(f"{result.state}{why}", []).append(result.clause)
+    for state, clauses in brief.items():
+        console.print(Text(f"{state}: {_ranges(clauses)}", "dim"))
+    if certificate.not_claimed:
+        console.print(Text(f"not claimed: {', '.join(certificate.not_claimed)}", "dim"))
+    for clause in certificate.healed:
+        console.print(Text(f"healed: {clause} was accepted as violated and is kept now", "green"))
+    for note in (*certificate.notes, *certificate.harness_errors):
+        console.print(Text(f"note: {printable(note)}", "yellow"))
+    for limit in certificate.limits:
+        console.print(Text(f"limit: {limit}", "dim"))
+
+
+def _ranges(clauses: list[str]) -> str:
+    """`CR-1 CR-2 CR-3 IO-1` as `CR-1…3 IO-1`."""
+    groups: dict[str, list[int]] = {}
+    for clause in clauses:
+        group, _, number = clause.partition("-")
+        groups.setdefault(group, []).append(int(number))
+    parts = []
+    for group, numbers in groups.items():
+        start = numbers[0]
+        for index, last in enumerate(numbers):
+            if last + 1 not in numbers[index + 1 : index + 2]:
+                parts.append(f"{group}-{start}" + (f"…{last}" if last > start else ""))
+                start = numbers[index + 1] if index + 1 < len(numbers) else start
+    return " ".join(parts)
+
+
+def _print_finding(console: Console, certificate: Certificate, finding: Finding) -> None:
+    accepted = certificate.request.accepted.get(finding.clause)
+    console.print()
+    title = f"{finding.clause} violated: {printable(finding.sentence, 1000)}"
+    console.print(Text(title if accepted is None else f"{title} (accepted)", "bold red"))
+    console.print(Text(f"  {CLAUSES[finding.clause].sentence}", "dim"))
+    for number, step in enumerate(finding.steps, 1):
+        console.print(Text(f"  {number}. {printable(step, 1000)}"))
+    if finding.witness is not None:
+        console.print(Text(f"  witness: {printable(finding.witness)}"))
+    console.out(f"  {finding.command}", highlight=False)
+
+
+def _print_verdict(console: Console, certificate: Certificate) -> None:
+    states = Counter(_state(result) for result in certificate.results)
+    told = ", ".join(f"{count} {state}" for state, count in states.items())
+    console.print()
+    console.print(
+        Text.assemble(
+            (certificate.verdict, _STYLES[certificate.verdict]), f" · {told}" if told else ""
+        )
+    )
+    if certificate.verdict == "pass":
+        return
+    # The last line of every failure is the command that shows it again.
+    findings = [
+        finding
+        for finding in certificate.findings
+        if finding.clause not in certificate.request.accepted
+    ]
+    console.out(findings[0].command if findings else certificate.command, highlight=False)
