@@ -13,7 +13,7 @@ from collections import OrderedDict
 from typing import Any
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.json_values import ODD_NUMBERS, ODD_TEXTS, events, values
@@ -382,6 +382,7 @@ def test_fast_paths_read_what_the_strict_parser_reads(written: SessionEvent) -> 
     check_fast_paths(encode_event(written))
 
 
+@settings(max_examples=50)
 @given(st.lists(events, max_size=4))
 def test_a_block_is_its_lines(written: list[SessionEvent]) -> None:
     lines = [encode_event(one) for one in written]

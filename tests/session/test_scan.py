@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.field_reports import CASES, Case, closers_in_short
@@ -357,6 +357,7 @@ def test_every_byte_cut_gives_the_longest_prefix() -> None:
         check_arithmetic(whole[:cut])
 
 
+@settings(max_examples=50)
 @given(st.lists(odd_events, max_size=6), st.data())
 def test_any_cut_of_any_log_gives_the_longest_prefix(
     drawn: list[SessionEvent], data: st.DataObject

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.json_values import events as odd_events
@@ -251,6 +251,7 @@ def test_closers_can_be_written_and_end_the_turn(events: list[SessionEvent]) -> 
         assert (tracker.state, tracker.open_calls) == (State.IDLE, 0)
 
 
+@settings(max_examples=50)
 @given(st.lists(odd_events, max_size=6))
 def test_closers_are_total(events: list[SessionEvent]) -> None:
     interrupted_turn_closers(events)

@@ -153,7 +153,7 @@ class PlainStore:
         if header.id in self.announced:
             raise SessionExists(header.id)
         for path in self.places(header.id):
-            if b"\n" in path.read_bytes():
+            if b"\n" in self.content(path):
                 raise SessionExists(header.id, path)
 
     def encode_batch(self, session_id: str, batch: Sequence[SessionEvent]) -> list[bytes]:
@@ -182,6 +182,9 @@ class PlainStore:
     def write(self, path: Path, content: bytes) -> None:
         with path.open("ab") as file:
             file.write(content)
+
+    def content(self, path: Path) -> bytes:
+        return path.read_bytes()
 
     def bucket(self, cwd: str | None) -> str:
         return hashlib.sha256(repr(cwd).encode()).hexdigest()[:12]
@@ -226,7 +229,7 @@ class PlainStore:
     def read(self, session_id: str) -> tuple[Path, LogScan, SessionHeader, list[SessionEvent]]:
         path = self.find(session_id)[0]
         events: list[SessionEvent] = []
-        content = path.read_bytes()
+        content = self.content(path)
         scan = self.scan(self.lines(content), events.append, session_id)
         self.check_outcome(session_id, path, scan)
         assert scan.header is not None
@@ -252,13 +255,14 @@ class PlainStore:
 
     def repair(self, path: Path, scan: LogScan) -> str | None:
         copy = None
-        content = path.read_bytes()
+        content = self.content(path)
         if scan.torn is not None:
             if scan.torn.holds_record:
                 copy = f"{path.stem}.{scan.torn.byte}.{scan.torn.digest[:16]}.torn"
                 path.with_name(copy).write_bytes(content[scan.torn.byte :])
             content = content[: scan.torn.byte]
-            path.write_bytes(content)
+            path.unlink()
+            self.write(path, content)
         if scan.newline_missing:
             self.write(path, b"\n")
         return copy
@@ -292,8 +296,8 @@ class PlainStore:
         session_id = decode_segment(path.stem) or path.stem
         header: SessionHeader | None = None
         try:
-            with path.open("rb") as file:
-                scan = scan_log([file.readline()], lambda event: None, session_id=session_id)
+            first = self.lines(self.content(path))[:1]
+            scan = scan_log(first, lambda event: None, session_id=session_id)
             header = scan.header
             if scan.outcome is Outcome.NEVER_MATERIALISED:
                 return None

@@ -32,7 +32,7 @@ from torntail.explore.script import Case, Script
 from torntail.explore.witness import describe_steps, keep_history
 from torntail.judge.capabilities import Capabilities
 from torntail.judge.clauses import CLAUSES, GROUPS, UnknownClauseError
-from torntail.judge.history import Damage, History, Operation, Refused
+from torntail.judge.history import Damage, History, Hung, Operation, Refused
 from torntail.judge.oracle import Judgement, Judging, judge
 from torntail.judge.verdict import (
     Certificate,
@@ -45,6 +45,8 @@ from torntail.judge.verdict import (
 )
 
 __all__ = ["CampaignEnded", "CampaignStarted", "CaseEnded", "Progress", "certify"]
+
+_MEMORY: Final = Path("/dev/shm")
 
 RUNS_DIRECTORY: Final = Path(".torntail") / "runs"
 
@@ -256,7 +258,7 @@ class _Campaign:
         self._counts["operations"] += len(history)
         self._counts["judgements"] += len(judging.judgements)
         self._counts["damages"] += sum(isinstance(o.operation, Damage) for o in history)
-        findings = tuple(self._new_findings(case, judging))
+        findings = tuple(self._new_findings(case, history, judging))
         return CaseEnded(case.name, case.clauses, len(judging.judgements), findings)
 
     def _history(self, operations: Sequence[Operation], directory: Path) -> History:
@@ -266,35 +268,38 @@ class _Campaign:
 
     # --- findings -------------------------------------------------------------------------------
 
-    def _new_findings(self, case: Case, judging: Judging) -> Iterator[Finding]:
+    def _new_findings(self, case: Case, history: History, judging: Judging) -> Iterator[Finding]:
         for judgement in judging.judgements:
             if judgement.passed or not self._request.wants(judgement.clause):
                 continue
             cause = _cause(judgement)
             if cause in self._findings:
                 continue
-            finding = self._finding(case, judgement, cause)
+            finding = self._finding(case, history, judgement, cause)
             self._findings[cause] = finding
             yield finding
 
-    def _finding(self, case: Case, judgement: Judgement, cause: str) -> Finding:
+    def _finding(self, case: Case, history: History, judgement: Judgement, cause: str) -> Finding:
         seen = case.operations[: judgement.index + 1]
+        command = shlex.join([*self._command, "--only", judgement.clause])
+        if isinstance(history[judgement.index].outcome, Hung):
+            # Seeing it again would mean waiting again.
+            steps = describe_steps(seen, history)
+            return Finding(judgement.clause, judgement.sentence, case.name, steps, cause, command)
         operations = self._smallest(seen, cause)
         sentence = judgement.sentence
         witness = None
         with self._directory() as directory:
-            history = self._history(operations, directory)
-            again = _failure(judge(history, self._target.capabilities), cause)
+            smallest = self._history(operations, directory)
+            again = _failure(judge(smallest, self._target.capabilities), cause)
             if again is None:
                 # It does not fail every time; what was seen is told.
-                steps = describe_steps(seen, None)
                 sentence += " (not every time)"
             else:
-                sentence = again.sentence
-                steps = describe_steps(operations, history)
+                sentence, history = again.sentence, smallest
+            steps = describe_steps([observation.operation for observation in history], history)
             if self._runs is not None:
                 witness = self._keep(judgement.clause, directory, history, sentence)
-        command = shlex.join([*self._command, "--only", judgement.clause])
         return Finding(
             judgement.clause, sentence, case.name, steps, cause, command, witness=witness
         )
@@ -373,8 +378,7 @@ def _cause(judgement: Judgement) -> str:
 @contextmanager
 def _scratch() -> Iterator[Path]:
     """A temporary directory in memory, if there is such a file system; removed in any case."""
-    memory = Path("/dev/shm")
-    place = memory if memory.is_dir() and os.access(memory, os.W_OK | os.X_OK) else None
+    place = _MEMORY if _MEMORY.is_dir() and os.access(_MEMORY, os.W_OK | os.X_OK) else None
     scratch = Path(tempfile.mkdtemp(prefix="torntail-", dir=place))
     try:
         yield scratch

@@ -11,7 +11,7 @@ from typing import Final
 
 from torntail.drive.records import STRICT_VARIANTS
 from torntail.explore.script import CaseBook, Log, Script
-from torntail.judge.history import Append, Create, Load, Spoiling
+from torntail.judge.history import Append, Create, DamageKind, Load, Spoiling
 
 __all__ = ["DAMAGE"]
 
@@ -22,6 +22,13 @@ _CLOSED: Final = "TS U SS A SE TE"
 _OPEN: Final = "TS U SS A:c1 K:c1"
 _COMMITTED: Final = 12
 """How many records the two closed turns of `_log` have."""
+
+
+_WRONG_SEQS: Final[tuple[tuple[DamageKind, int], ...]] = (
+    ("delete", 0),
+    ("duplicate", 0),
+    ("renumber", 1),
+)
 
 
 def _log(script: Script, label: str = "a", *, open_turn: bool = True) -> Log:
@@ -59,9 +66,9 @@ def a_bad_record_in_the_committed_region(script: Script) -> None:
 @_case("DM-1", requires=["detects=gap"], durable=True)
 def a_wrong_seq_in_the_committed_region(script: Script) -> None:
     log = _log(script)
-    for kind, amount in (("delete", 0), ("duplicate", 0), ("renumber", 1), ("renumber", -1)):
+    for kind, amount in (*_WRONG_SEQS, ("renumber", -1)):
         for record in (script.random.randrange(1, 5), script.random.randrange(6, 11)):
-            log.damage(kind, record, amount)  # type: ignore[arg-type]
+            log.damage(kind, record, amount)
             _reload(log, "DM-1")
             log.damage("restore")
 
@@ -122,12 +129,22 @@ def work_goes_on_behind_a_dropped_tail(script: Script) -> None:
     log.load("DM-2")
 
 
+@_case("DM-2", requires=["detects=torn"], durable=True)
+def a_file_that_lost_its_end(script: Script) -> None:
+    # All that can be done to a log whose format nobody knows: a prefix, or a refusal.
+    log = _log(script)
+    for amount in (1, 2, script.random.randrange(3, 40), script.random.randrange(40, 400)):
+        log.damage("cut-bytes", amount=amount)
+        script.add(Load(session=log.id, probes=("DM-2",)))
+        log.damage("restore")
+
+
 @_case("DM-3", requires=["detects=gap"], durable=True)
 def a_wrong_seq_in_the_tail(script: Script) -> None:
     log = _log(script)
-    for kind, amount in (("delete", 0), ("duplicate", 0), ("renumber", 1), ("renumber", -3)):
+    for kind, amount in (*_WRONG_SEQS, ("renumber", -3)):
         for record in (_COMMITTED + 1, _COMMITTED + 3):
-            log.damage(kind, record, amount)  # type: ignore[arg-type]
+            log.damage(kind, record, amount)
             _reload(log, "DM-3")
             log.damage("restore")
 
@@ -230,8 +247,9 @@ def append_refuses_what_load_would_refuse(script: Script) -> None:
 def a_file_without_a_whole_header(script: Script) -> None:
     log = script.session()
     log.append("X:note X:note")
-    for damage in ("empty", "header-cut", "nul-file"):
-        log.damage(damage)  # type: ignore[arg-type]
+    kinds: tuple[DamageKind, ...] = ("empty", "header-cut", "nul-file")
+    for kind in kinds:
+        log.damage(kind)
         script.add(Load(session=log.id, probes=("DM-6",)))
         log.inspect("DM-6")
         script.list("DM-6")
@@ -301,12 +319,13 @@ def looking_writes_nothing(script: Script) -> None:
 @_case("DM-8", requires=["inspects"], durable=True)
 def looking_at_damage_writes_nothing(script: Script) -> None:
     log = _log(script)
-    for kind, record, variant in (
+    damages: tuple[tuple[DamageKind, int, str], ...] = (
         ("add", 0, "fragment"),
         ("garble", _COMMITTED + 1, ""),
         ("trail", -1, "rubbish"),
         ("garble", 3, ""),
-    ):
+    )
+    for kind, record, variant in damages:
         log.damage(kind, record, variant=variant)
         log.inspect("DM-8")
         script.list("DM-8")

@@ -23,7 +23,7 @@ from torntail.crash.disk import Model
 from torntail.drive.target import BUILT_IN, Durability, Target
 from torntail.explore.crash_shard import CrashFinding, Share, ShareReport, crash_share
 from torntail.explore.crash_worker import Message, WorkOrder
-from torntail.record.inprocess import Recorder
+from torntail.record.scratch import Scratch
 from torntail.record.slots import Slot
 
 __all__ = ["CrashResult", "WorkerLoss", "crash_campaign"]
@@ -134,20 +134,10 @@ def _crash_here(
         result.reports[0] = report
         progress(result)
 
-    recorder = Recorder()
-    recorder.install()
-    try:
-        with Slot() as slot:
-            result.reports[0] = crash_share(
-                target,
-                share,
-                slot=slot,
-                recorder=recorder,
-                found=result.findings.append,
-                tick=tick,
-            )
-    finally:
-        recorder.uninstall()
+    with Scratch() as scratch, Slot(scratch) as slot:
+        result.reports[0] = crash_share(
+            target, share, slot=slot, found=result.findings.append, tick=tick
+        )
 
 
 class _Worker:
@@ -155,7 +145,7 @@ class _Worker:
 
     def __init__(self, order: WorkOrder) -> None:
         # A file, since a store may print without end and nobody reads along.
-        self.errors = tempfile.TemporaryFile()
+        self.errors = tempfile.TemporaryFile()  # noqa: SIM115
         # The caller's modules must be found by name in the worker, too.
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
         self.process = subprocess.Popen(
@@ -166,7 +156,8 @@ class _Worker:
             env=environment,
             start_new_session=True,
         )
-        assert self.process.stdin is not None and self.process.stdout is not None
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
         self.process.stdin.write(msgspec.json.encode(order) + b"\n")
         self.process.stdin.close()
         self.output = self.process.stdout
@@ -226,8 +217,9 @@ def _registered(selector: selectors.BaseSelector) -> list[object]:
 
 def _listen(worker: _Worker, number: int, result: CrashResult) -> bool:
     """Takes what a worker wrote; false when it will write no more."""
-    chunk = worker.output.read()
-    if chunk is None:
+    try:
+        chunk = os.read(worker.output.fileno(), 1 << 20)
+    except BlockingIOError:
         return True
     if not chunk:
         return False

@@ -9,15 +9,17 @@ CR-7). Does not decide what a crash may leave (`crash`) or what a recovery shoul
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
+import msgspec
+
 from torntail.crash.crashes import Crash, Moment, crashes, is_mark, moments
 from torntail.crash.disk import Disk, DiskImage, Model
-from torntail.crash.oplog import Acknowledged, Invoked, Operation
+from torntail.crash.oplog import Acknowledged, Invoked, Operation, Write
 from torntail.drive.inline_store import InlineStore
 from torntail.drive.target import Target
 from torntail.explore.script import Case
@@ -27,23 +29,22 @@ from torntail.judge.history import (
     History,
     Load,
     Observation,
-    Refused,
     Reopen,
     Returned,
 )
 from torntail.judge.history import Operation as Call
-from torntail.judge.ledger import Debt, Ledger, ledger_steps
+from torntail.judge.ledger import Ledger, ledger_steps
 from torntail.judge.recovery import (
     Answer,
     Breach,
     Continuation,
     Recovery,
-    judge_recovery,
+    RecoveryJudge,
     same_events,
 )
 from torntail.record.inprocess import Recorder
 from torntail.record.slots import Slot
-from torntail.session import SessionEvent, SessionHeader, interrupted_turn_closers
+from torntail.session import SessionEvent, SessionHeader
 
 __all__ = ["Counts", "CrashRun", "Limits", "Recording", "Violation"]
 
@@ -52,11 +53,10 @@ _EMPTY: Final = DiskImage({}, frozenset())
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How far a plan is followed: distinct images, recordings of recoveries, levels of crashes."""
+    """How far a plan is followed: distinct images, of it and of each recovery, levels of crashes."""
 
     images: int = 4_000
-    nested: int = 6
-    nested_images: int = 400
+    nested_images: int = 200
     depth: int = 2
 
 
@@ -122,7 +122,7 @@ class _Root:
     chain: tuple[Crash, ...] = ()
     before: tuple[Call, ...] = ()
     # What the first load gave for a disk that no further crash may change (CR-7).
-    settled: Mapping[str, Answer] = MappingProxyType({})
+    settled: Mapping[str, Answer] = field(default_factory=dict)
 
 
 class CrashRun:
@@ -132,7 +132,6 @@ class CrashRun:
         self,
         target: Target,
         slot: Slot,
-        recorder: Recorder,
         models: Sequence[Model],
         *,
         seed: int = 0,
@@ -143,7 +142,7 @@ class CrashRun:
         self.target = target
         self.capabilities = target.capabilities
         self.slot = slot
-        self.recorder = recorder
+        self.root = Path(slot.path)
         self.models = tuple(models)
         self.seed = seed
         self.limits = limits or Limits()
@@ -166,14 +165,14 @@ class CrashRun:
         """Makes calls on the store in the slot, recording its file operations."""
         history: list[Observation] = []
         store: InlineStore | None = None
-        with self.recorder.recording(self.slot.root, disk) as recorder:
+        with Recorder(self.slot.path, disk) as recorder:
             for index, call in enumerate(calls):
                 recorder.mark(Invoked(index))
                 if isinstance(call, Reopen) and store is not None:
                     store.close()
                     store = None
                 if store is None:
-                    store = InlineStore(self.target.factory, self.slot.root)
+                    store = InlineStore(self.target.factory, self.root)
                 outcome = self._call(store, call)
                 history.append(Observation(call, outcome))
                 recorder.mark(Acknowledged(index))
@@ -200,7 +199,7 @@ class CrashRun:
 
     def load_all(self, sessions: Sequence[str]) -> dict[str, Answer]:
         """A fresh store object's answers for each session of the disk in the slot."""
-        store = InlineStore(self.target.factory, self.slot.root)
+        store = InlineStore(self.target.factory, self.root)
         if not isinstance(store.opened, Returned):
             return dict.fromkeys(sessions, store.opened)
         answers: dict[str, Answer] = {session: store.load(session) for session in sessions}
@@ -212,7 +211,7 @@ class CrashRun:
     ) -> tuple[Mapping[str, Answer], tuple[str, ...], Answer | None, dict[str, Continuation]]:
         """What becomes of a recovered disk: loaded again, listed, and gone on with."""
         listed: Answer | None = None
-        store = InlineStore(self.target.factory, self.slot.root)
+        store = InlineStore(self.target.factory, self.root)
         again = {session: store.load(session) for session in answers}
         if self.capabilities.lists:
             listed = store.list()
@@ -226,7 +225,7 @@ class CrashRun:
         return again, changed, listed, continued
 
     def _continue(self, session: str, answer: Answer, header: SessionHeader) -> Continuation:
-        store = InlineStore(self.target.factory, self.slot.root)
+        store = InlineStore(self.target.factory, self.root)
         created = wrong = None
         before: Sequence[SessionEvent] = ()
         if isinstance(answer, Returned) and answer.session is not None:
@@ -238,7 +237,7 @@ class CrashRun:
             wrong = store.append(session, further_events(before[:-1]))
         appended = store.append(session, events)
         store.close()
-        store = InlineStore(self.target.factory, self.slot.root)
+        store = InlineStore(self.target.factory, self.root)
         loaded = store.load(session)
         store.close()
         return Continuation(events, appended, loaded, wrong, created)
@@ -257,8 +256,8 @@ class _Expansion:
         self.limit = limit
         self.recoveries: dict[int, Recovery] = {}
         self.followed: dict[int, Any] = {}
-        self.nested = 0
-        self.chance = random.Random(f"{run.seed}/{root.plan.name}/{len(root.chain)}")
+        self.nested: set[tuple[int, Model, bool]] = set()
+        self.judge = RecoveryJudge(run.capabilities)
         marks = [
             (operation.call, isinstance(operation, Acknowledged))
             for operation in recording.operations
@@ -319,9 +318,8 @@ class _Expansion:
         recovery = self.recoveries.get(key)
         if recovery is None:
             recovery = self.recoveries[key] = self._recover(image, crash, moment, ledger, call)
-        counts = self.run.counts
         self._count(recovery, ledger)
-        breaches = list(judge_recovery(recovery, ledger, self.run.capabilities))
+        breaches = list(self.judge.breaches(recovery, ledger))
         breaches += self._unsettled(recovery, ledger)
         for breach in breaches:
             calls = self.root.plan.operations if not self.root.chain else self.root.before
@@ -338,7 +336,6 @@ class _Expansion:
                     ledger,
                 )
             )
-        del counts
 
     def _unsettled(self, recovery: Recovery, ledger: Ledger) -> Iterator[Breach]:
         """Crashes inside a repair that end in another log than the first load gave (CR-7)."""
@@ -374,7 +371,7 @@ class _Expansion:
                 run.slot.hold(recovered)
             run.counts.recoveries += 1
             followed = self.followed[key] = run.follow(answers, self.headers)
-            self._nest(image, crash, moment, ledger, answers, call)
+            self._nest(image, crash, moment, ledger, answers, call, repaired=bool(changed))
         again, changed_again, listed, continued = followed
         return Recovery(answers, again, changed_again, listed, continued)
 
@@ -386,20 +383,28 @@ class _Expansion:
         ledger: Ledger,
         answers: Mapping[str, Answer],
         call: int,
+        *,
+        repaired: bool,
     ) -> None:
-        """Records the recovery of a disk, and a further append, and crashes that in turn."""
+        """Records the recovery of a disk, and a further append, and crashes that in turn.
+
+        Of the recoveries that follow a crash in one call under one model, the first that wrote and
+        the first that did not are taken: they differ most.
+        """
         run = self.run
         depth = len(self.root.chain) + 1
-        if depth > run.limits.depth or self.nested >= run.limits.nested:
+        kind = (call, crash.model, repaired)
+        owed = any(debt.submitted for debt in ledger.sessions.values())
+        if depth > run.limits.depth or kind in self.nested or not owed:
             return
-        if depth > 1 and self.chance.random() < 0.7:
+        if depth > 1 and not repaired:
             return
+        self.nested.add(kind)
         calls: list[Call] = [Load(session=session) for session in answers]
         for session, answer in answers.items():
             if isinstance(answer, Returned) and answer.session is not None and depth == 1:
                 events = further_events(answer.session.events)
                 calls.append(Append(session=session, events=events))
-        self.nested += 1
         disks = {model: _disk_for(model, crash, moment, self) for model in run.models}
         run.slot.hold(image)
         recording = run.record(calls, disks[run.models[0]])
@@ -441,7 +446,7 @@ class _Expansion:
             events = answer.session.events
             if len(events) < len(debt.submitted):
                 counts.met("a crash that lost what was not acknowledged")
-            closers = interrupted_turn_closers(debt.submitted)
+            closers = self.judge.closers(debt.submitted, len(debt.submitted))
             if closers:
                 counts.met("a turn was open at a crash")
             if len(closers) > 2:
@@ -481,14 +486,8 @@ def _disk_for(model: Model, crash: Crash, moment: Moment, expansion: _Expansion)
     if crash.torn is None:
         return last.disk
     torn = operations[-1]
-    return last.disk.after(replace_data(torn, crash.torn))
-
-
-def replace_data(operation: Any, length: int) -> Operation:
-    """A write cut after so many bytes."""
-    import msgspec
-
-    return msgspec.structs.replace(operation, data=operation.data[:length])  # type: ignore[no-any-return]
+    assert isinstance(torn, Write)
+    return last.disk.after(msgspec.structs.replace(torn, data=torn.data[: crash.torn]))
 
 
 def _sessions_of(calls: Sequence[Call]) -> list[str]:
@@ -499,6 +498,3 @@ def _sessions_of(calls: Sequence[Call]) -> list[str]:
             if isinstance(call, Create | Append | Load)
         )
     )
-
-
-_ = Debt, Refused

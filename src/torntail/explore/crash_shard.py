@@ -20,7 +20,7 @@ from torntail.drive.target import Target
 from torntail.explore.crash_run import Counts, CrashRun, Limits, Violation
 from torntail.explore.plans import crash_plans
 from torntail.judge.history import Operation as Call
-from torntail.record.inprocess import Recorder, UnseenWrite
+from torntail.record.inprocess import RecordingFailed
 from torntail.record.slots import Slot
 
 __all__ = ["CrashFinding", "Share", "ShareReport", "crash_share"]
@@ -92,7 +92,6 @@ def crash_share(
     share: Share,
     *,
     slot: Slot,
-    recorder: Recorder,
     found: Callable[[CrashFinding], None],
     tick: Callable[[ShareReport], None],
 ) -> ShareReport:
@@ -109,9 +108,7 @@ def crash_share(
     def on_tick(counts: Counts) -> None:
         tick(_report(counts, plan_name, len(causes)))
 
-    run = CrashRun(
-        target, slot, recorder, share.models, seed=share.seed, found=on_violation, tick=on_tick
-    )
+    run = CrashRun(target, slot, share.models, seed=share.seed, found=on_violation, tick=on_tick)
     plans_left: int | None = None
     unseen = None
     for number, plan in zip(count(), crash_plans(share.seed, target.capabilities)):
@@ -125,7 +122,7 @@ def crash_share(
         run.limits = Limits(images=max(1, min(Limits().images, share.images - run.counts.distinct)))
         try:
             run.run(plan)
-        except UnseenWrite as error:
+        except RecordingFailed as error:
             unseen = str(error)
             break
         if plans_left is not None:

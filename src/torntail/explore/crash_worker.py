@@ -17,7 +17,8 @@ import msgspec
 
 from torntail.explore.crash_shard import CrashFinding, Share, ShareReport, crash_share
 from torntail.judge.capabilities import Capabilities
-from torntail.record.inprocess import Recorder
+from torntail.record.install import install
+from torntail.record.scratch import Scratch
 from torntail.record.slots import Slot
 
 __all__ = ["Message", "WorkOrder", "main"]
@@ -50,20 +51,18 @@ def main() -> None:
     os.dup2(2, 1)
     state = _Channel(channel)
     # Before the store's module is imported, so that a name bound early is a wrapped one.
-    recorder = Recorder()
-    recorder.install()
+    install()
     from torntail.drive.target import target_of
 
     try:
         target = target_of(
             order.target, capabilities=order.capabilities, durability=order.durability
         )
-        with Slot() as slot:
+        with Scratch() as scratch, Slot(scratch) as slot:
             report = crash_share(
                 target,
                 order.share,
                 slot=slot,
-                recorder=recorder,
                 found=lambda finding: state.send(Message(finding=finding)),
                 tick=state.update,
             )

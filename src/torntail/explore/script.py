@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from torntail.judge.capabilities import Capabilities, claims
+from torntail.judge.clauses import clause
 from torntail.judge.history import (
     MARK_KEY,
     Append,
@@ -96,7 +97,10 @@ class CaseBook:
         for recipe in self.recipes:
             if recipe.durable and capabilities.durability == "none":
                 continue
-            if not any(map(wanted, recipe.clauses)):
+            concerned = [
+                one for one in recipe.clauses if wanted(one) and _held_to(one, capabilities)
+            ]
+            if not concerned:
                 continue
             if not all(claims(capabilities, requirement) for requirement in recipe.requires):
                 continue
@@ -104,6 +108,10 @@ class CaseBook:
             recipe.write(script)
             cases.append(Case(recipe.name, recipe.clauses, tuple(script.operations)))
         return cases
+
+
+def _held_to(clause_id: str, capabilities: Capabilities) -> bool:
+    return all(claims(capabilities, requirement) for requirement in clause(clause_id).requires)
 
 
 class Script:

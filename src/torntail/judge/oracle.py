@@ -188,6 +188,10 @@ class _Judge:
             case Hung(seconds):
                 return [_Problem(f"{_name(operation)} had not returned after {seconds:g} s")], None
             case StrangeResult(reason):
+                if branches[0].session is not None and branches[0].session.uncertain == "flip":
+                    self.silent_flips += 1
+                    if "bitflip" not in self.capabilities.detects:
+                        return [], branches[0]
                 return [_Problem(f"{_name(operation)} returned {reason}")], None
             case Refused(kind="exit"):
                 text = f"{_name(operation)} raised {outcome.exception}, which ends the interpreter"

@@ -38,8 +38,8 @@ __all__ = [
     "Breach",
     "Continuation",
     "Recovery",
+    "RecoveryJudge",
     "common_prefix",
-    "judge_recovery",
     "same_events",
 ]
 
@@ -87,67 +87,97 @@ class Recovery(msgspec.Struct, frozen=True):
     continued: Mapping[str, Continuation] = {}
 
 
-def judge_recovery(
-    recovery: Recovery, ledger: Ledger, capabilities: Capabilities
-) -> Iterator[Breach]:
-    """Every breach of the CR clauses in a recovery from a crash at a moment with this ledger."""
-    for session, answer in recovery.loads.items():
-        debt = ledger.sessions.get(session)
-        if debt is None:
-            yield from _not_announced(session, answer)
-            continue
-        breaches = list(_judge_load(session, answer, debt, capabilities))
-        yield from breaches
-        if not breaches:
-            yield from _judge_again(session, recovery, capabilities)
-            yield from _judge_continuation(session, recovery, debt, capabilities)
-    yield from _judge_list(recovery, ledger)
+class RecoveryJudge:
+    """Judges the recoveries of one recording.
+
+    What depends on a debt alone, or on an answer alone, is worked out once: many images are judged
+    against few of either. Debts and answers must outlive the judge.
+    """
+
+    def __init__(self, capabilities: Capabilities) -> None:
+        self.capabilities = capabilities
+        self._closers: dict[tuple[int, int], tuple[SessionEvent, ...]] = {}
+        self._lawful: dict[int, bool] = {}
+        self._problems: dict[int, str | None] = {}
+
+    def breaches(self, recovery: Recovery, ledger: Ledger) -> Iterator[Breach]:
+        """Every breach of the CR clauses in a recovery from a crash with this ledger."""
+        for session, answer in recovery.loads.items():
+            debt = ledger.sessions.get(session)
+            if debt is None:
+                yield from _not_announced(session, answer)
+                continue
+            breaches = list(self._load(session, answer, debt))
+            yield from breaches
+            if not breaches:
+                yield from _judge_again(session, recovery, self.capabilities)
+                yield from _judge_continuation(session, recovery, debt, self.capabilities)
+        yield from _judge_list(recovery, ledger)
+
+    def closers(self, submitted: tuple[SessionEvent, ...], kept: int) -> tuple[SessionEvent, ...]:
+        """The closers of the first `kept` submitted events."""
+        if self.capabilities.profile != "session":
+            return ()
+        key = (id(submitted), kept)
+        closers = self._closers.get(key)
+        if closers is None:
+            closers = tuple(interrupted_turn_closers(submitted[:kept]))
+            self._closers[key] = closers
+        return closers
+
+    def _load(self, session: str, answer: Answer, debt: Debt) -> Iterator[Breach]:
+        capabilities = self.capabilities
+        if not isinstance(answer, Returned) or answer.session is None:
+            absent = isinstance(answer, Refused) and answer.kind in _ABSENT
+            if debt.acknowledged:
+                # Not to find what was acknowledged is to have lost it.
+                clause = "CR-1" if absent else "CR-3"
+                lost = tuple(_named(event) for event in debt.submitted[: debt.acknowledged])
+                yield Breach(clause, session, f"load {_told(answer)}", lost)
+            elif not absent:
+                clause = "CR-10" if debt.busy in ("create", "first flush") else "CR-3"
+                yield Breach(clause, session, f"load {_told(answer)}")
+            return
+        events = answer.session.events
+        kept = common_prefix(debt.submitted, events, capabilities)
+        closers = self.closers(debt.submitted, kept)
+        if kept < debt.acknowledged:
+            lost_events = debt.submitted[kept : debt.acknowledged]
+            yield Breach(
+                "CR-1",
+                session,
+                f"{len(lost_events)} acknowledged event(s) from seq {kept} on are lost",
+                tuple(_named(event) for event in lost_events),
+            )
+        elif not same_events(events[kept:], closers, capabilities):
+            yield Breach("CR-2", session, _invention(events[kept:], closers, kept))
+        elif capabilities.atomic_batch and kept not in debt.boundaries:
+            yield Breach("CR-8", session, f"a batch is there in part: {kept} events of it are kept")
+        elif capabilities.profile == "session":
+            problem = self._unanswered(answer.session, debt.submitted)
+            if problem is not None:
+                yield Breach("CR-9", session, problem)
+        if capabilities.header and not _same_header(answer.session.header, debt.header):
+            yield Breach("CR-6", session, "the header is not the one that was given")
+
+    def _unanswered(self, loaded: LoadedSession, submitted: tuple[SessionEvent, ...]) -> str | None:
+        """What a provider would refuse in a log whose plan kept the grammar (CR-9)."""
+        lawful = self._lawful.get(id(submitted))
+        if lawful is None:
+            lawful = turn_grammar_problem(submitted) is None
+            self._lawful[id(submitted)] = lawful
+        if not lawful:
+            return None
+        key = id(loaded)
+        if key not in self._problems:
+            self._problems[key] = _history_problem(loaded.events)
+        return self._problems[key]
 
 
 def _not_announced(session: str, answer: Answer) -> Iterator[Breach]:
     if isinstance(answer, Refused) and answer.kind in _ABSENT | {"other"}:
         return
     yield Breach("CR-10", session, f"a session nobody had announced yet {_told(answer)}")
-
-
-def _judge_load(
-    session: str, answer: Answer, debt: Debt, capabilities: Capabilities
-) -> Iterator[Breach]:
-    if not isinstance(answer, Returned) or answer.session is None:
-        absent = isinstance(answer, Refused) and answer.kind in _ABSENT
-        if debt.acknowledged:
-            # Not to find what was acknowledged is to have lost it.
-            clause = "CR-1" if absent else "CR-3"
-            lost = tuple(_named(event) for event in debt.submitted[: debt.acknowledged])
-            yield Breach(clause, session, f"load {_told(answer)}", lost)
-        elif not absent:
-            clause = "CR-10" if debt.busy in ("create", "first flush") else "CR-3"
-            yield Breach(clause, session, f"load {_told(answer)}")
-        return
-    loaded = answer.session
-    kept = common_prefix(debt.submitted, loaded.events, capabilities)
-    prefix = debt.submitted[:kept]
-    closers: Sequence[SessionEvent] = ()
-    if capabilities.profile == "session":
-        closers = interrupted_turn_closers(prefix)
-    if kept < debt.acknowledged:
-        lost_events = debt.submitted[kept : debt.acknowledged]
-        yield Breach(
-            "CR-1",
-            session,
-            f"{len(lost_events)} acknowledged event(s) from seq {kept} on are lost",
-            tuple(_named(event) for event in lost_events),
-        )
-    elif not same_events(loaded.events[kept:], closers, capabilities):
-        yield Breach("CR-2", session, _invention(loaded.events[kept:], closers, kept))
-    elif capabilities.atomic_batch and kept not in debt.boundaries:
-        yield Breach("CR-8", session, f"a batch is there in part: {kept} events of it are kept")
-    elif capabilities.profile == "session":
-        problem = _unanswered(loaded.events, debt.submitted)
-        if problem is not None:
-            yield Breach("CR-9", session, problem)
-    if capabilities.header and not _same_header(loaded.header, debt.header):
-        yield Breach("CR-6", session, "the header is not the one that was given")
 
 
 def _judge_again(session: str, recovery: Recovery, capabilities: Capabilities) -> Iterator[Breach]:
@@ -225,6 +255,8 @@ def _judge_list(recovery: Recovery, ledger: Ledger) -> Iterator[Breach]:
             yield Breach("CR-11", session, "list shows a session that nobody made")
     for session, answer in recovery.loads.items():
         found = isinstance(answer, Returned) and answer.session is not None
+        if not found and not (isinstance(answer, Refused) and answer.kind in _ABSENT):
+            continue  # What is wrong with its body, a list need not see.
         entry_found = session in entries and entries[session].error is None
         if session in ledger.sessions and found != entry_found:
             shows = "shows" if entry_found else "does not show"
@@ -264,12 +296,9 @@ def _same_header(left: SessionHeader | None, right: SessionHeader) -> bool:
     return left is not None and (left == right or same_json(left.to_json(), right.to_json()))
 
 
-def _unanswered(events: Sequence[SessionEvent], submitted: Sequence[SessionEvent]) -> str | None:
-    """What a provider would refuse in a recovered log whose plan kept the grammar (CR-9)."""
-    if turn_grammar_problem(submitted) is not None:
-        return None
+def _history_problem(events: Sequence[SessionEvent]) -> str | None:
     try:
-        problems = transcript_problems(derive_messages(events))
+        problems = transcript_problems(derive_messages(events, private=False))
     except TranscriptError as error:
         return str(error)
     return problems[0] if problems else None

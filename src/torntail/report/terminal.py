@@ -115,19 +115,20 @@ def _print_head(console: Console, certificate: Certificate, seconds: float) -> N
 def _print_table(console: Console, certificate: Certificate) -> None:
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1, 0, 0))
     table.add_column("clause", no_wrap=True)
-    table.add_column("promise", ratio=3, overflow="fold")
     table.add_column("state", no_wrap=True)
     table.add_column("checks", justify="right", no_wrap=True)
-    table.add_column("note", ratio=2, overflow="fold")
+    table.add_column("promise", overflow="fold")
     for result in certificate.results:
         if result.state in _BRIEF:
             continue
         table.add_row(
             result.clause,
-            CLAUSES[result.clause].summary,
             Text(_state(result), _STYLES[result.state]),
             str(result.executed) if result.executed else "",
-            Text(printable(_note(result))),
+            Text.assemble(
+                CLAUSES[result.clause].summary,
+                (f"\n{printable(_note(result))}" if _note(result) else "", "yellow"),
+            ),
         )
     if table.row_count:
         console.print(table)

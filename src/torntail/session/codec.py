@@ -3,7 +3,7 @@
 Decides what counts as a complete record (DM-5), what `append` must refuse (RW-3) and that values
 survive unchanged (RW-12). Reading has a fast path: parse and dump again, and if the bytes are
 equal the line is canonical, so it has no repeated key, no odd number, no invalid UTF-8; only
-otherwise does the slow strict parser decide. Writing has the same shape: one orjson round trip
+otherwise does the slow strict parser decide. Writing has the same shape: one fast round trip
 compared with the input, any difference goes to the strict encoder. Lines are written as the
 original system writes them (UTF-8, no spaces, key order kept, lone surrogates escaped), except
 that floats keep their point and integers are exact. Does not cover: the order of records (`scan`).
@@ -65,16 +65,11 @@ _STRING_OR_NUMBER: Final = re.compile(
 _ENVELOPE: Final = frozenset({"type", "seq", "time", "data"})
 _BLANK: Final = b" \t\n\r"
 
+_decode_any: Final = msgspec.json.Decoder().decode
 _decode_event: Final = msgspec.json.Decoder(SessionEvent).decode
 _decode_lines: Final = msgspec.json.Decoder(SessionEvent).decode_lines
 _encode_typed: Final = msgspec.json.Encoder().encode
 _encode_lines: Final = msgspec.json.Encoder().encode_lines
-
-_PASS_THROUGH: Final = (
-    orjson.OPT_PASSTHROUGH_DATACLASS
-    | orjson.OPT_PASSTHROUGH_DATETIME
-    | orjson.OPT_PASSTHROUGH_SUBCLASS
-)
 
 
 class NotJson(ValueError):
@@ -305,17 +300,14 @@ def copy_event(event: SessionEvent) -> SessionEvent:
 
 def encode_json(value: Json) -> bytes:
     """Strict JSON text of `value`; raises `NotJson` with the place of what cannot be carried."""
-    text = b""
     try:
-        text = orjson.dumps(value, option=_PASS_THROUGH)
-        # NaN became null, a UUID a string: the comparison finds what orjson was lenient about.
-        faithful = orjson.loads(text) == value
-    except (TypeError, ValueError, RecursionError):
-        faithful = False
-    if not faithful:
-        text = _encode_slowly(value)
-    elif text.count(b"{") + text.count(b"[") > MAXIMUM_DEPTH and _depth(text) > MAXIMUM_DEPTH:
-        raise NotJson("", f"more than {MAXIMUM_DEPTH} levels of nesting")
+        text = _encode_typed(value)
+        # NaN became null, a UUID a string: the comparison finds what the encoder was lenient about.
+        if _decode_any(text) == value and (len(text) <= MAXIMUM_DEPTH * 2 or _is_modest(text)):
+            return text
+    except (TypeError, ValueError, RecursionError, OverflowError):
+        pass
+    text = _encode_slowly(value)
     if len(text) > MAXIMUM_RECORD_BYTES:
         raise NotJson("", f"longer than {MAXIMUM_RECORD_BYTES} bytes as JSON")
     return text

@@ -42,8 +42,8 @@ class TranscriptError(ValueError):
         self.reason = reason
 
 
-def derive_messages(events: Iterable[SessionEvent]) -> list[Message]:
-    """The message history of a log (LV-5), as a deep copy.
+def derive_messages(events: Iterable[SessionEvent], *, private: bool = True) -> list[Message]:
+    """The message history of a log (LV-5), as a deep copy unless `private` is false.
 
     Surface events with `append` add a message, `{"op": "replace", "start", "end"}` splices the
     inclusive range of seqs out and puts the event in its place; all else is ignored. Raises
@@ -67,8 +67,8 @@ def derive_messages(events: Iterable[SessionEvent]) -> list[Message]:
             surface[start : end + 1] = [event]
         else:
             raise TranscriptError(event.seq, "surfaceOp is neither append nor replace")
-    messages = (_message(event) for event in surface)
-    return [copy.deepcopy(message) for message in messages if message is not None]
+    messages = [message for message in map(_message, surface) if message is not None]
+    return copy.deepcopy(messages) if private else messages
 
 
 def provider_messages(events: Iterable[SessionEvent]) -> list[Message]:

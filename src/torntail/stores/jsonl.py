@@ -53,7 +53,7 @@ __all__ = ["JsonlStore"]
 
 Durability = Literal["none", "process", "power"]
 
-_STRIPES: Final = 64
+_STRIPES: Final = 8
 _COPY_CHUNK_BYTES: Final = 1 << 20
 
 
