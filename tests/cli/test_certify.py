@@ -139,9 +139,7 @@ def test_as_a_process_color_is_for_those_who_ask() -> None:
     environment = {"PYTHONPATH": ":".join(sys.path), "PATH": "", "COLUMNS": "100"}
 
     def output(**more: str) -> bytes:
-        done = subprocess.run(
-            command, env={**environment, **more}, capture_output=True, check=True
-        )
+        done = subprocess.run(command, env={**environment, **more}, capture_output=True, check=True)
         assert done.stderr == b""
         return done.stdout
 

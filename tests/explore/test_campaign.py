@@ -48,9 +48,7 @@ def test_a_clause_that_does_not_exist_is_refused() -> None:
 
 def test_a_level_above_the_claim_is_said() -> None:
     certificate = certify("memory", only=["RW-5"], level="power", runs=None)
-    assert certificate.notes == (
-        "the level power is above what is claimed (durability none)",
-    )
+    assert certificate.notes == ("the level power is above what is claimed (durability none)",)
 
 
 def test_what_is_asked_for_and_not_built_is_unknown() -> None:
@@ -141,7 +139,8 @@ def test_a_hanging_call_is_a_finding() -> None:
 
 
 @pytest.mark.parametrize(
-    ("target", "name"), [(strangers.exits, "SystemExit"), (strangers.interrupts, "KeyboardInterrupt")]
+    ("target", "name"),
+    [(strangers.exits, "SystemExit"), (strangers.interrupts, "KeyboardInterrupt")],
 )
 def test_a_store_that_ends_the_interpreter_is_a_finding(target: Any, name: str) -> None:
     certificate = certify(target, only=["RW-8"], runs=None)

@@ -1100,6 +1100,20 @@ def test_a_repair_that_cannot_be_written(tmp_path: Path, disk: Disk, once: bool)
         assert not [name for name in files(root) if name.endswith(".tmp")]
 
 
+def test_a_full_disk_keeps_no_half_of_a_copy(tmp_path: Path, disk: Disk) -> None:  # IO-5
+    place(tmp_path, DAMAGED)
+    disk.fault = lambda operation, name, data: _full() if operation == "write" else None
+    with jsonl(tmp_path) as store:
+        found = store.load("s-1")
+        assert plain(found.events[:13]) == plain(events(OPEN))
+        assert "No space" in str(found.repair.reason)
+        assert files(tmp_path) == {LOG: DAMAGED}
+
+
+def _full() -> int:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
 @pytest.mark.parametrize("again", ["load", "append", "reopen"])
 def test_an_interrupt_inside_a_repair(tmp_path: Path, disk: Disk, again: str) -> None:
     """Whatever stops it, nothing may be written behind the torn tail afterwards."""
@@ -1148,8 +1162,8 @@ def test_what_stops_a_reopen(
                 done = True
             except (Interrupt, StorageFailed):
                 if again == "append":
-                    # Refused by a dead writer; or, where reopen had not begun, load comes first.
-                    with pytest.raises((StorageFailed, SequenceMismatch)):
+                    # Refused by a dead writer; where the lock could not be had, load comes first.
+                    with pytest.raises(SequenceMismatch if number == 0 else StorageFailed):
                         store.append("s-1", [other(len(kept))])
             disk.heal()
             seq = store.reopen("s-1")

@@ -266,6 +266,30 @@ def test_a_closed_turn_in_place_of_the_virtual_closer_is_a_conflict(tmp_path: Pa
         second.append("s-1", [other(8)])
 
 
+def test_a_writer_that_comes_and_goes_just_before_the_lock_is_had(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The log is looked at once more under the lock (MW-4)."""
+    real = JsonlStore._read
+    with jsonl(tmp_path) as first, jsonl(tmp_path) as second:
+        first.create(HEADER)
+        first.append("s-1", events("T TS"))
+        second.load("s-1")
+
+        def grown_behind_it(self: JsonlStore, session_id: str, *rest: Any) -> Any:
+            found = real(self, session_id, *rest)
+            if self is second and len(found.events) == 7:
+                first.append("s-1", events("T TS TE", 7))
+                first.close()
+            return found
+
+        monkeypatch.setattr(JsonlStore, "_read", grown_behind_it)
+        with pytest.raises(WriterConflict):
+            second.append("s-1", [other(8)])
+        assert files(tmp_path) == {LOG: log("H T TS TE")}
+        assert not locked(tmp_path)
+
+
 def test_what_was_shown_under_a_lock_holds_when_the_lock_is_free(tmp_path: Path) -> None:
     with jsonl(tmp_path) as first, jsonl(tmp_path) as second:
         first.create(HEADER)

@@ -44,6 +44,11 @@ from torntail.stores.contract import (
 )
 from torntail.stores.paths import decode_segment, encode_segment
 
+# Spelled here: inside the class, `list` is the call.
+Lines = list[bytes]
+Paths = list[Path]
+Events = list[SessionEvent]
+
 CLAIMS = Capabilities(durability="process", writers="one-unchecked")
 
 
@@ -156,7 +161,7 @@ class PlainStore:
             if b"\n" in self.content(path):
                 raise SessionExists(header.id, path)
 
-    def encode_batch(self, session_id: str, batch: Sequence[SessionEvent]) -> list[bytes]:
+    def encode_batch(self, session_id: str, batch: Sequence[SessionEvent]) -> Lines:
         lines = []
         for event in batch:
             try:
@@ -195,7 +200,7 @@ class PlainStore:
     def new_path(self, header: SessionHeader) -> Path:
         return self.root / self.bucket(header.cwd) / f"{self.name(header.id)}.jsonl"
 
-    def logs(self) -> list[Path]:
+    def logs(self) -> Paths:
         if not self.root.exists():
             return []
         return sorted(
@@ -205,10 +210,10 @@ class PlainStore:
             for path in folder.glob("*.jsonl")
         )
 
-    def places(self, session_id: str) -> list[Path]:
+    def places(self, session_id: str) -> Paths:
         return [path for path in self.logs() if path.stem == self.name(session_id)]
 
-    def find(self, session_id: str) -> list[Path]:
+    def find(self, session_id: str) -> Paths:
         places = self.places(session_id)
         if not places:
             raise SessionNotFound(session_id)
@@ -216,19 +221,19 @@ class PlainStore:
             raise IdentityMismatch(session_id, places)
         return places
 
-    def lines(self, content: bytes) -> list[bytes]:
+    def lines(self, content: bytes) -> Lines:
         lines = content.split(b"\n")
         ended = [line + b"\n" for line in lines[:-1]]
         return [*ended, lines[-1]] if lines[-1] else ended
 
     def scan(
-        self, lines: list[bytes], accept: Callable[[SessionEvent], object], session_id: str
+        self, lines: Lines, accept: Callable[[SessionEvent], object], session_id: str
     ) -> LogScan:
         return scan_log(lines, accept, session_id=session_id)
 
-    def read(self, session_id: str) -> tuple[Path, LogScan, SessionHeader, list[SessionEvent]]:
+    def read(self, session_id: str) -> tuple[Path, LogScan, SessionHeader, Events]:
         path = self.find(session_id)[0]
-        events: list[SessionEvent] = []
+        events: Events = []
         content = self.content(path)
         scan = self.scan(self.lines(content), events.append, session_id)
         self.check_outcome(session_id, path, scan)
@@ -250,7 +255,7 @@ class PlainStore:
                 damage = scan.damage
                 raise SessionCorrupted(session_id, path, damage.line, damage.reason, damage.byte)
 
-    def closers(self, events: list[SessionEvent]) -> list[SessionEvent]:
+    def closers(self, events: Events) -> Events:
         return interrupted_turn_closers(events)
 
     def repair(self, path: Path, scan: LogScan) -> str | None:
@@ -267,7 +272,7 @@ class PlainStore:
             self.write(path, b"\n")
         return copy
 
-    def write_closers(self, path: Path, closers: list[SessionEvent]) -> None:
+    def write_closers(self, path: Path, closers: Events) -> None:
         self.write(path, b"".join(encode_event(closer) + b"\n" for closer in closers))
 
     def after_load(self, session_id: str) -> None:
@@ -277,8 +282,8 @@ class PlainStore:
         self,
         scan: LogScan,
         header: SessionHeader,
-        events: list[SessionEvent],
-        closers: list[SessionEvent],
+        events: Events,
+        closers: Events,
         copy: str | None,
     ) -> LoadResult:
         torn = scan.torn

@@ -4,6 +4,9 @@ They hold the harness, not the contract: async calls, wire dictionaries, other e
 profile, a log nobody can read from outside; and stores that hang, exit, or are no store.
 """
 
+# An animal is named as its factory is, which a target names like a function.
+# ruff: noqa: N801
+
 from __future__ import annotations
 
 import asyncio
@@ -13,7 +16,7 @@ import threading
 import zlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from tests.zoo.plain import PlainStore, factory
 from torntail.judge.capabilities import Capabilities
@@ -24,7 +27,7 @@ from torntail.stores.contract import SessionCorrupted
 class AsyncWireStore:
     """Async throughout; gives dictionaries; serialises with a lock of the event loop."""
 
-    capabilities = {"durability": "process", "writers": "one-unchecked"}
+    capabilities: ClassVar = {"durability": "process", "writers": "one-unchecked"}
 
     def __init__(self, root: Path) -> None:
         self.inner = PlainStore(root)

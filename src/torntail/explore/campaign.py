@@ -28,6 +28,8 @@ from torntail.drive.target import Factory, Target, TargetError, check_store, tar
 from torntail.explore.cases_cl import CLOSERS
 from torntail.explore.cases_dm import DAMAGE
 from torntail.explore.cases_rw import READING_AND_WRITING
+from torntail.explore.cases_sessions import SESSIONS
+from torntail.explore.cases_values import VALUES
 from torntail.explore.script import Case, Script
 from torntail.explore.witness import describe_steps, keep_history
 from torntail.judge.capabilities import Capabilities
@@ -167,9 +169,11 @@ class _Campaign:
         baseline_error = None
         with _scratch() as scratch, Onlooker(scratch) as onlooker:
             self._scratch, self._onlooker = scratch, onlooker
+            cases = self._cases()
+            for case in cases:
+                self._tally.plan(case.clauses)
             baseline_error = self._baseline()
             if baseline_error is None:
-                cases = self._cases()
                 progress(CampaignStarted(self._target.name, len(cases)))
                 for case in cases:
                     if self._budget is not None and time.monotonic() - started > self._budget:
@@ -212,7 +216,7 @@ class _Campaign:
     def _cases(self) -> list[Case]:
         return [
             case
-            for book in (READING_AND_WRITING, CLOSERS, DAMAGE)
+            for book in (READING_AND_WRITING, SESSIONS, VALUES, CLOSERS, DAMAGE)
             for case in book.cases(self._seed, self._target.capabilities, self._request.wants)
         ]
 

@@ -1,23 +1,34 @@
 """A model of a store that keeps the contract: what each operation has to come to.
 
-The model holds, for each session, its records as a reader would find them, and predicts outcomes
-from the clauses alone: lazy create, closers, next seq, and the reading rule DM-1 to DM-4 over
-abstract records, written here independently of `session.scan` so that the two can be wrong only
-apart. A prediction is a list of branches, the first being what the contract says and the others
-what it leaves open; the branch that came true moves the model on. Does not decide whether an
-outcome is the predicted one (`oracle`), nor what two writers at once may see.
+The model holds, for each session, its records as a reader would find them (`stored`), and predicts
+outcomes from the clauses alone: lazy create, closers, next seq, damage. A prediction is a list of
+branches, the first being what the contract says and the others what it leaves open; the branch that
+came true moves the model on. Does not decide whether an outcome is the predicted one (`oracle`),
+nor what two writers at once may see.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Literal
+from typing import Any
 
 import msgspec
 
 from torntail.judge.capabilities import Capabilities
+from torntail.judge.expected import (
+    ANY_REFUSAL,
+    CANNOT_LOOK,
+    CLOSED,
+    EXISTS,
+    IDENTITY,
+    NEVER,
+    NOT_FOUND,
+    Branch,
+    ExpectedEntry,
+    ExpectedSession,
+    Refusal,
+)
 from torntail.judge.history import (
     Append,
     ChangeCallersCopy,
@@ -30,191 +41,19 @@ from torntail.judge.history import (
     Load,
     Operation,
     Reopen,
-    mark_of,
+)
+from torntail.judge.stored import (
+    Line,
+    Reading,
+    Start,
+    StoredLog,
+    damage_log,
+    expected_tail,
+    read_log,
 )
 from torntail.session import SessionEvent, SessionHeader, interrupted_turn_closers
 
-__all__ = [
-    "Branch",
-    "ExpectedEntry",
-    "ExpectedSession",
-    "ExpectedTail",
-    "Model",
-    "Refusal",
-    "StoredLog",
-]
-
-
-# --- what is expected -----------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """Which refusals are right.
-
-    `kinds`: the words that are right; empty for any but those in `wrong_kinds`. A refusal of kind
-    `other`, which a store without own error types raises, is right when its text holds one of
-    `words` (any text, if there are none). `names` are facts that must be told, each under one of
-    several spellings.
-    """
-
-    kinds: frozenset[str] = frozenset()
-    wrong_kinds: frozenset[str] = frozenset()
-    words: tuple[str, ...] = ()
-    names: tuple[tuple[str, tuple[Any, ...]], ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class ExpectedTail:
-    """The torn tail a load has to report; None where it is not known (a database has no bytes)."""
-
-    line: int | None = None
-    byte: int | None = None
-    length: int | None = None
-    copied_mark: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ExpectedSession:
-    """What a load has to return.
-
-    `uncertain`: after a flip or a cut of unknown effect, any prefix of `events` with its closers.
-    """
-
-    header: SessionHeader | None
-    events: tuple[SessionEvent, ...]
-    tail: ExpectedTail | None = None
-    uncertain: Literal["", "flip", "cut"] = ""
-
-
-@dataclass(frozen=True, slots=True)
-class ExpectedEntry:
-    """One entry of a list: with this header, or with one of these kinds of error, or either."""
-
-    header: SessionHeader | None
-    errors: frozenset[str] = frozenset()
-
-
-@dataclass(frozen=True, slots=True)
-class Branch:
-    """One outcome the contract allows, and what the model does when it came true."""
-
-    refusal: Refusal | None = None
-    session: ExpectedSession | None = None
-    entries: dict[str, ExpectedEntry] | None = None
-    writes: bool = True
-    situations: tuple[str, ...] = ()
-    effect: Callable[[], None] | None = None
-
-
-ANY_REFUSAL: Final = Refusal(wrong_kinds=frozenset({"not_found", "exists", "closed", "exit"}))
-CLOSED: Final = Refusal(frozenset({"closed"}), words=("closed",))
-NOT_FOUND: Final = Refusal(frozenset({"not_found"}), words=("not found", "no such", "unknown"))
-EXISTS: Final = Refusal(frozenset({"exists"}), words=("exist", "already"))
-NEVER: Final = Refusal(frozenset({"never_materialised"}), words=("materiali",))
-CANNOT_LOOK: Final = Refusal(
-    wrong_kinds=frozenset({"not_found", "never_materialised", "exists", "closed", "exit"})
-)
-IDENTITY: Final = Refusal(frozenset({"identity"}), words=("id",))
-
-
-# --- what is stored -------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """A record as a reader finds it: whole; or followed by rubbish (`event`, not whole); or bad."""
-
-    event: SessionEvent | None
-    whole: bool = True
-
-
-Start = Literal[
-    "whole", "unterminated", "version", "identity", "two places", "garbled", "never materialised"
-]
-
-
-@dataclass(slots=True)
-class StoredLog:
-    """One session in storage.
-
-    `acknowledged` counts its records before it was damaged; `place` is where its first bad record,
-    the one of index `bad_record`, begins; `unknown` is set once the model cannot tell any more.
-    """
-
-    header: SessionHeader | None
-    lines: list[Line]
-    ended: bool = True
-    start: Start = "whole"
-    uncertain: Literal["", "flip", "cut"] = ""
-    unknown: bool = False
-    acknowledged: int = 0
-    place: Damaged | None = None
-    bad_record: int = 0
-
-    def copy(self) -> StoredLog:
-        """The same log, on its own."""
-        return replace(self, lines=list(self.lines))
-
-    def events(self) -> list[SessionEvent]:
-        """The events of a log without damage."""
-        return [line.event for line in self.lines if line.event is not None]
-
-
-@dataclass(frozen=True, slots=True)
-class _Reading:
-    """What the reading rule makes of a log: kept events and torn tail, or the bad record."""
-
-    events: tuple[SessionEvent, ...] = ()
-    corrupt_at: int | None = None
-    wrong_seq: tuple[int, int] | None = None
-    committed: bool = False
-    torn_from: int | None = None
-    kept_leading: bool = False
-    copied_mark: str | None = None
-    may_refuse: bool = False
-
-
-def _read(log: StoredLog, profile: str) -> _Reading:
-    """The reading rule (DM-1 to DM-4) over abstract records."""
-    ends = [
-        index
-        for index, line in enumerate(log.lines)
-        if line.whole and line.event is not None and line.event.type == "turn/end"
-    ]
-    committed = log.acknowledged if profile == "log" else (ends[-1] + 1 if ends else 0)
-    kept: list[SessionEvent] = []
-    for index, line in enumerate(log.lines):
-        if line.whole and line.event is not None:
-            if line.event.seq != index:
-                return _Reading(
-                    tuple(kept),
-                    corrupt_at=index,
-                    wrong_seq=(index, line.event.seq),
-                    committed=index < committed,
-                )
-            kept.append(line.event)
-            continue
-        behind = [later.event for later in log.lines[index + 1 :] if later.whole and later.event]
-        # A store of opaque events cannot know what was acknowledged: a last bad record may have
-        # been cut by a crash, so it may be dropped or refused; one with records behind it not.
-        refuse = bool(behind) if profile == "log" else index < committed
-        if refuse:
-            return _Reading(tuple(kept), corrupt_at=index, committed=True)
-        leading = line.event if line.event is not None and line.event.seq == index else None
-        if leading is not None:
-            kept.append(leading)
-        return _Reading(
-            tuple(kept),
-            torn_from=index,
-            kept_leading=leading is not None,
-            copied_mark=next(filter(None, map(mark_of, behind)), None),
-            may_refuse=profile == "log" and index < committed,
-        )
-    return _Reading(tuple(kept))
-
-
-# --- the model ------------------------------------------------------------------------------------
+__all__ = ["Model"]
 
 
 @dataclass(slots=True)
@@ -430,7 +269,7 @@ class Model:
                 Branch(session=expected, situations=situations, effect=lose),
                 Branch(ANY_REFUSAL, situations=situations, effect=lose),
             ]
-        reading = _read(log, self.capabilities.profile)
+        reading = read_log(log, self.capabilities.profile)
         if reading.corrupt_at is not None:
             return self._corrupt(log, reading, session, store, stores=stores)
         return self._readable(log, reading, session, store, stores=stores)
@@ -449,7 +288,7 @@ class Model:
         return None
 
     def _corrupt(
-        self, log: StoredLog, reading: _Reading, session: str, store: int, *, stores: bool
+        self, log: StoredLog, reading: Reading, session: str, store: int, *, stores: bool
     ) -> list[Branch]:
         assert reading.corrupt_at is not None
         names: list[tuple[str, tuple[Any, ...]]] = []
@@ -461,7 +300,7 @@ class Model:
             elif log.place.line is not None:
                 # Where a row is missing, its own number and the next one both tell the place.
                 names.append(("the row", (log.place.line, log.place.line + 1)))
-        refusal = Refusal(frozenset({"corrupted"}), names=tuple(names))
+        refusal = Refusal(frozenset({"corrupted"}), names=tuple(names), names_clause="DM-1")
         if reading.wrong_seq is None:
             situation = "a bad record in the committed region"
         elif reading.committed:
@@ -478,7 +317,7 @@ class Model:
         return branches
 
     def _readable(
-        self, log: StoredLog, reading: _Reading, session: str, store: int, *, stores: bool
+        self, log: StoredLog, reading: Reading, session: str, store: int, *, stores: bool
     ) -> list[Branch]:
         closers: tuple[SessionEvent, ...] = ()
         if self.capabilities.profile == "session":
@@ -487,7 +326,7 @@ class Model:
         tail = None
         situations = ["a load"]
         if reading.torn_from is not None:
-            tail = _expected_tail(log, reading)
+            tail = expected_tail(log, reading)
             situations.append("a torn tail was dropped")
             if reading.copied_mark is not None:
                 situations.append("a torn tail with whole records was copied")
@@ -585,67 +424,8 @@ class Model:
         bad_record = {"duplicate": operation.record + 1, "add": len(log.lines)}.get(
             operation.kind, operation.record
         )
-        _damage_log(log, operation)
+        damage_log(log, operation)
         if log.place is None or bad_record < log.bad_record:
             log.place, log.bad_record = landed, bad_record
         else:
             log.place = msgspec.structs.replace(log.place, size=landed.size)
-
-
-def _expected_tail(log: StoredLog, reading: _Reading) -> ExpectedTail:
-    place = log.place
-    if place is None or place.byte is None or place.size is None:
-        return ExpectedTail(copied_mark=reading.copied_mark)
-    kept = place.record_bytes or 0 if reading.kept_leading else 0
-    byte = place.byte + kept
-    return ExpectedTail(place.line, byte, place.size - byte, reading.copied_mark)
-
-
-def _damage_log(log: StoredLog, operation: Damage) -> None:
-    """What a damage leaves of a log, in records."""
-    lines, index = log.lines, operation.record
-    bad = Line(None, whole=False)
-    match operation.kind:
-        case "garble" | "rewrite":
-            lines[index] = bad
-        case "delete":
-            del lines[index]
-        case "duplicate":
-            lines.insert(index, lines[index])
-        case "renumber":
-            event = lines[index].event
-            assert event is not None
-            moved = msgspec.structs.replace(event, seq=event.seq + operation.amount)
-            lines[index] = Line(moved)
-        case "cut":
-            if operation.amount == 0:
-                del lines[index:]
-            else:
-                del lines[index + 1 :]
-                log.ended = False
-                if operation.amount != -1:
-                    lines[index] = bad
-        case "trail":
-            lines[index] = replace(lines[index], whole=False)
-            log.ended = log.ended and operation.variant != "no newline"
-        case "add":
-            lines.append(bad)
-            log.ended = operation.variant.endswith("line")
-        case "flip":
-            log.uncertain = "flip"
-        case "cut-bytes":
-            log.uncertain = "cut"
-        case "header-version":
-            log.start = "version"
-            if log.header is not None:
-                log.header = msgspec.structs.replace(log.header, version=operation.amount)
-        case "header-id":
-            log.start = "identity"
-        case "second-place":
-            log.start = "two places"
-        case "header-only":
-            log.start, log.lines = "unterminated", []
-        case "header-garble":
-            log.start = "garbled"
-        case "header-cut" | "empty" | "nul-file":
-            log.start, log.lines = "never materialised", []

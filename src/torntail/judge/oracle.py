@@ -10,13 +10,13 @@ decide what should happen (`model`) or what a clause's judgements add up to (`ve
 from __future__ import annotations
 
 import itertools
-import re
 from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
 
 from torntail.judge.capabilities import Capabilities
+from torntail.judge.expected import Branch, ExpectedEntry, ExpectedSession
 from torntail.judge.history import (
     Append,
     ChangeCallersCopy,
@@ -41,7 +41,16 @@ from torntail.judge.history import (
     Together,
     TogetherOutcome,
 )
-from torntail.judge.model import Branch, ExpectedEntry, ExpectedSession, Model, Refusal
+from torntail.judge.model import Model
+from torntail.judge.words import (
+    call_name,
+    differing,
+    outcome_words,
+    right_kind,
+    shorten,
+    tells,
+    wanted_words,
+)
 from torntail.session import SessionEvent, SessionHeader, interrupted_turn_closers, same_json
 
 __all__ = ["Judgement", "Judging", "judge"]
@@ -186,15 +195,19 @@ class _Judge:
         operation, outcome = observation.operation, observation.outcome
         match outcome:
             case Hung(seconds):
-                return [_Problem(f"{_name(operation)} had not returned after {seconds:g} s")], None
+                return [
+                    _Problem(f"{call_name(operation)} had not returned after {seconds:g} s")
+                ], None
             case StrangeResult(reason):
                 if branches[0].session is not None and branches[0].session.uncertain == "flip":
                     self.silent_flips += 1
                     if "bitflip" not in self.capabilities.detects:
                         return [], branches[0]
-                return [_Problem(f"{_name(operation)} returned {reason}")], None
+                return [_Problem(f"{call_name(operation)} returned {reason}")], None
             case Refused(kind="exit"):
-                text = f"{_name(operation)} raised {outcome.exception}, which ends the interpreter"
+                text = (
+                    f"{call_name(operation)} raised {outcome.exception}, which ends the interpreter"
+                )
                 return [_Problem(text)], None
         first: list[_Problem] | None = None
         for branch in branches:
@@ -214,35 +227,36 @@ class _Judge:
         told_badly = (
             isinstance(outcome, Refused)
             and branch.refusal is not None
-            and _right_kind(outcome, branch.refusal)
+            and right_kind(outcome, branch.refusal)
         )
         return first, branch if told_badly else None
 
     def _wrong_refusal(
         self, operation: Operation, outcome: Refused, branch: Branch
     ) -> _Problem | None:
-        said = f"{_name(operation)} refused with {outcome.exception} ({_shorten(outcome.text)})"
+        said = f"{call_name(operation)} refused with {outcome.exception} ({shorten(outcome.text)})"
         if branch.refusal is None:
-            return _Problem(f"{said}, where {_wanted(branch)}")
-        if not _right_kind(outcome, branch.refusal):
-            return _Problem(f"{said}, where {_wanted(branch)}")
+            return _Problem(f"{said}, where {wanted_words(branch)}")
+        if not right_kind(outcome, branch.refusal):
+            return _Problem(f"{said}, where {wanted_words(branch)}")
         missing = [
             what
             for what, spellings in branch.refusal.names
-            if not any(_names(outcome, spelling) for spelling in spellings)
+            if not any(tells(outcome, spelling) for spelling in spellings)
         ]
         if missing:
-            return _Problem(f"{said} without naming {' and '.join(missing)}")
+            text = f"{said} without naming {' and '.join(missing)}"
+            return _Problem(text, branch.refusal.names_clause)
         return None
 
     def _wrong_return(
         self, operation: Operation, outcome: Returned, branch: Branch
     ) -> _Problem | None:
         if branch.refusal is not None:
-            return _Problem(f"{_name(operation)} returned, where {_wanted(branch)}")
+            return _Problem(f"{call_name(operation)} returned, where {wanted_words(branch)}")
         if branch.session is not None:
             if outcome.session is None:
-                return _Problem(f"{_name(operation)} returned no session")
+                return _Problem(f"{call_name(operation)} returned no session")
             return self._wrong_session(operation, outcome.session, branch.session)
         if branch.entries is not None:
             if outcome.entries is None:
@@ -256,11 +270,11 @@ class _Judge:
         problems = []
         outside = [name for name in observation.changed if name.startswith("..")]
         if outside:
-            text = f"{_name(operation)} wrote outside its directory: {', '.join(outside)}"
+            text = f"{call_name(operation)} wrote outside its directory: {', '.join(outside)}"
             problems.append(_Problem(text, "RW-10"))
         elif observation.changed and not branch.writes:
             looking = isinstance(operation, Inspect | ListSessions)
-            text = f"{_name(operation)} changed {', '.join(observation.changed)}"
+            text = f"{call_name(operation)} changed {', '.join(observation.changed)}"
             problems.append(_Problem(text, "DM-8" if looking else None))
         expected = branch.session
         if expected is None or not isinstance(outcome, Returned) or outcome.session is None:
@@ -268,7 +282,7 @@ class _Judge:
         if not expected.uncertain:
             problem = self._wrong_header(expected.header, outcome.session.header)
             if problem:
-                problems.append(_Problem(f"{_name(operation)} returned {problem}", "RW-1"))
+                problems.append(_Problem(f"{call_name(operation)} returned {problem}", "RW-1"))
         if expected.tail is not None:
             problems.extend(self._wrong_report(observation, outcome.session, expected))
         return problems
@@ -281,7 +295,7 @@ class _Judge:
         if expected.uncertain:
             return self._uncertain(operation, got, expected)
         difference = self._difference(expected.events, got.events)
-        return _Problem(f"{_name(operation)} returned {difference}") if difference else None
+        return _Problem(f"{call_name(operation)} returned {difference}") if difference else None
 
     def _uncertain(
         self, operation: Operation, got: LoadedSession, expected: ExpectedSession
@@ -294,10 +308,12 @@ class _Judge:
             self.silent_flips += not clean
             if clean or "bitflip" not in self.capabilities.detects:
                 return None
-            return _Problem(f"{_name(operation)} returned data with a flipped bit")
+            return _Problem(f"{call_name(operation)} returned data with a flipped bit")
         if clean:
             return None
-        return _Problem(f"{_name(operation)} returned events that no prefix of the log explains")
+        return _Problem(
+            f"{call_name(operation)} returned events that no prefix of the log explains"
+        )
 
     def _is_prefix(
         self, submitted: tuple[SessionEvent, ...], got: tuple[SessionEvent, ...]
@@ -321,7 +337,7 @@ class _Judge:
     ) -> str | None:
         for index, (one, other) in enumerate(zip(expected, got, strict=False)):
             if not self._same_event(one, other):
-                return f"a different event at index {index}: {_differing(one, other, self.i_json)}"
+                return f"a different event at index {index}: {differing(one, other, self.i_json)}"
         if len(expected) != len(got):
             index = min(len(expected), len(got))
             what = "lacks" if len(got) < len(expected) else "has too many:"
@@ -344,7 +360,7 @@ class _Judge:
             return "no header"
         if same_json(expected.to_json(), got.to_json(), i_json=self.i_json):
             return None
-        return f"a different header: {_differing(expected, got, self.i_json)}"
+        return f"a different header: {differing(expected, got, self.i_json)}"
 
     def _wrong_report(
         self, observation: Observation, got: LoadedSession, expected: ExpectedSession
@@ -383,12 +399,10 @@ class _Judge:
             listed.setdefault(entry.session, []).append(entry)
         missing = sorted(set(expected) - set(listed))
         if missing:
-            return _Problem(f"list has no entry for session {_shorten(repr(missing[0]))}")
+            return _Problem(f"list has no entry for session {shorten(repr(missing[0]))}")
         unexpected = sorted(set(listed) - set(expected))
         if unexpected:
-            return _Problem(
-                f"list has an entry for {_shorten(repr(unexpected[0]))}, not in storage"
-            )
+            return _Problem(f"list has an entry for {shorten(repr(unexpected[0]))}, not in storage")
         for session, wanted in expected.items():
             found = listed[session]
             if len(found) > 1 and "identity" not in wanted.errors:
@@ -431,7 +445,7 @@ class _Judge:
                     return [], Branch(situations=("calls at the same time",))
         finally:
             self.model = model
-        told = "; ".join(f"{_name(call)} {_came_to(result)}" for call, result in calls)
+        told = "; ".join(f"{call_name(call)} {outcome_words(result)}" for call, result in calls)
         return [_Problem(f"no order of the calls explains what came of them: {told}")], None
 
     def _explained(self, call: Operation, result: Any) -> bool:
@@ -441,82 +455,3 @@ class _Judge:
         if branch.effect is not None:
             branch.effect()
         return True
-
-
-# --- words ----------------------------------------------------------------------------------------
-
-
-def _right_kind(outcome: Refused, refusal: Refusal) -> bool:
-    if outcome.kind in refusal.wrong_kinds or outcome.kind == "exit":
-        return False
-    if not refusal.kinds or outcome.kind in refusal.kinds:
-        return True
-    text = outcome.text.lower()
-    return outcome.kind == "other" and (
-        not refusal.words or any(word.lower() in text for word in refusal.words)
-    )
-
-
-def _names(outcome: Refused, value: Any) -> bool:
-    """Whether a refusal tells a fact, as an attribute or in its text."""
-    if value is None:
-        return True
-    if isinstance(value, int):
-        if any(type(fact) is int and fact == value for fact in outcome.facts.values()):
-            return True
-        return re.search(rf"(?<![\d.]){value}(?![\d])", outcome.text) is not None
-    return value in outcome.text or any(
-        isinstance(fact, str) and value in fact for fact in outcome.facts.values()
-    )
-
-
-def _name(operation: Operation) -> str:
-    match operation:
-        case ListSessions():
-            return "list"
-        case Reopen():
-            return "opening the store again"
-        case ChangeCallersCopy():
-            return "changing the caller's copy"
-    return type(operation).__name__.lower()
-
-
-def _wanted(branch: Branch) -> str:
-    if branch.refusal is None:
-        return "it has to succeed"
-    if branch.refusal.kinds:
-        kinds = " or ".join(sorted(branch.refusal.kinds)).replace("_", " ")
-        return f"it has to refuse ({kinds})"
-    if branch.refusal.wrong_kinds:
-        return "it has to refuse, and not as absence"
-    return "it has to refuse"
-
-
-def _came_to(outcome: Any) -> str:
-    match outcome:
-        case Returned(session=LoadedSession(events=events)):
-            return f"returned {len(events)} events"
-        case Returned():
-            return "returned"
-        case Refused():
-            return f"refused with {outcome.exception} ({_shorten(outcome.text)})"
-        case Hung():
-            return "did not return"
-    return f"returned {outcome.reason}"
-
-
-def _differing(expected: Any, got: Any, i_json: bool) -> str:
-    """The first member in which two records differ."""
-    one, other = expected.to_json(), got.to_json()
-    for key in [*one, *(key for key in other if key not in one)]:
-        if key not in other:
-            return f"{key} is missing"
-        if key not in one:
-            return f"{key} is {_shorten(repr(other[key]))}, which was never given"
-        if not same_json(one[key], other[key], i_json=i_json):
-            return f"{key} is {_shorten(repr(other[key]))}, not {_shorten(repr(one[key]))}"
-    return "the same members"
-
-
-def _shorten(text: str) -> str:
-    return text if len(text) <= 160 else f"{text[:100]}…{text[-50:]}"

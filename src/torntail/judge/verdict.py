@@ -7,6 +7,7 @@ single operation (`oracle`) or how any of it is shown (`report`).
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, Literal, TypeAlias
 
@@ -130,6 +131,7 @@ class Tally:
     def __init__(self, capabilities: Capabilities, request: Request) -> None:
         self._capabilities = capabilities
         self._request = request
+        self._planned: set[str] = set()
         self._executed: dict[str, int] = {}
         self._failed: dict[str, str] = {}
         self._situations: dict[str, set[str]] = {}
@@ -148,6 +150,10 @@ class Tally:
     def harness_errors(self) -> tuple[str, ...]:
         """What went wrong in torntail itself."""
         return tuple(self._harness_errors)
+
+    def plan(self, clauses: Iterable[str]) -> None:
+        """There is a case for these clauses, whether or not it will be reached."""
+        self._planned.update(clauses)
 
     def add(self, judging: Judging, clauses: Iterable[str]) -> None:
         """Takes the judgements of one history, which was made for these clauses."""
@@ -203,7 +209,7 @@ class Tally:
         if not executed:
             if impossible and len(moot) == len(impossible):
                 return ClauseResult(clause.id, "not applicable", note=moot[0])
-            if not impossible and self._capabilities.durability == "none":
+            if clause.id not in self._planned and self._capabilities.durability == "none":
                 note = "a store without durability has nothing to damage"
                 return ClauseResult(clause.id, "not applicable", note=note)
             reason = impossible[0][0] if impossible else "no case came so far"
@@ -296,7 +302,8 @@ class Certificate(msgspec.Struct, frozen=True, kw_only=True):
 
     def to_json(self) -> dict[str, Any]:
         """The certificate as JSON values, with its verdict."""
-        record: dict[str, Any] = msgspec.to_builtins(self)
+        # Through text, so that what is returned is what a file would hold: lists, not tuples.
+        record: dict[str, Any] = json.loads(json.dumps(msgspec.to_builtins(self)))
         record["capabilities"]["detects"] = sorted(self.capabilities.detects)
         return {"verdict": self.verdict, **record, "not_claimed": list(self.not_claimed)}
 

@@ -21,7 +21,7 @@ from torntail.record import real
 from torntail.record.byte_calls import recorded_truncate, recorded_write
 from torntail.record.calls import CALLS
 
-__all__ = ["OPENER", "RecordedFile"]
+__all__ = ["OPEN", "RecordedFile"]
 
 _MODE: Final = 0o666
 _BINARY_ARGUMENTS: Final = (None, None, None)
@@ -31,10 +31,15 @@ _real_truncate: Final = real.FileIO.truncate
 
 
 class _AnyRawFile(ABCMeta):
-    """So that `isinstance(file, io.FileIO)` stays true of files opened before."""
+    """So that files opened before, or only for reading, still are of the class `io.FileIO`."""
 
     def __instancecheck__(cls, instance: Any) -> bool:
-        return isinstance(instance, real.FileIO)
+        return cls.__subclasscheck__(type(instance))
+
+    def __subclasscheck__(cls, subclass: type) -> bool:
+        if cls is RecordedFile:
+            return issubclass(subclass, real.FileIO)
+        return super().__subclasscheck__(subclass)
 
 
 def _open(name: Any, flags: int) -> int:
@@ -127,6 +132,8 @@ class Opener:
 
 
 OPENER: Final = Opener()
+OPEN: Final = OPENER.open
+"""One object, so that `builtins.open is io.open` stays true."""
 
 
 def _writing_mode(mode: Any) -> str | None:

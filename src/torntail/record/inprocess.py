@@ -13,9 +13,9 @@ that succeed are logged, in the order in which they took effect, threads include
 a hole in the log and not a wrong crash, and `check` finds it by replaying the log.
 
 Not seen (see `install` for the ways around the wrappers): writes by C extensions such as sqlite3,
-by child processes, and through a writable `mmap`. `check` finds those by what they leave behind. It
-cannot find a write whose effect is gone at the end, or an fsync made past the wrappers, which would
-make a store look worse than it is; the ptrace recorder sees both.
+by child processes, through a writable `mmap`, and by `os.splice`. `check` finds those by what they
+leave behind. It cannot find a write whose effect is gone at the end, or an fsync made past the
+wrappers, which would make a store look worse than it is; the ptrace recorder sees both.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Recorder:
     def __init__(
         self, root: Path | str, disk: Disk | None = None, *, before: Before | None = None
     ) -> None:
-        self.root = os.path.realpath(root)
+        self.root = os.path.abspath(root)
         self.disk = disk_of(read_tree(self.root)) if disk is None else disk
         self._ledger = Ledger(self.root, self.disk, before)
 

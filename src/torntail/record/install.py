@@ -24,7 +24,7 @@ from typing import Any, Final
 
 from torntail.record import real
 from torntail.record.calls import CALLS
-from torntail.record.files import OPENER, RecordedFile
+from torntail.record.files import OPEN, RecordedFile
 
 __all__ = ["install", "installed", "uninstall"]
 
@@ -51,11 +51,11 @@ def install() -> None:
         for name, original in real.ORIGINALS.items():
             wrappers[id(original)] = getattr(CALLS, name)
             _exchange(os, name, getattr(CALLS, name))
-        wrappers[id(real.open_file)] = OPENER.open
+        wrappers[id(real.open_file)] = OPEN
         wrappers[id(real.FileIO)] = RecordedFile
-        _exchange(io, "open", OPENER.open)
+        _exchange(io, "open", OPEN)
         _exchange(io, "FileIO", RecordedFile)
-        _exchange(builtins, "open", OPENER.open)
+        _exchange(builtins, "open", OPEN)
         if real.FULL_SYNC is not None:
             wrappers[id(real.control)] = CALLS.control
             _exchange(fcntl, "fcntl", CALLS.control)

@@ -264,26 +264,27 @@ class Slot:
         A write, a truncation or a change of entries alters the time that the slot has stamped; a
         file or directory that was replaced or removed shows in the directory it stood in.
         """
+        return (
+            self._altered(self._files, _FILE_STATUS),
+            self._altered(self._directories, _DIRECTORY_STATUS),
+        )
+
+    def _altered(self, entries: dict[str, HeldEntry], status_mode: int) -> list[str]:
         stamp = self._stamp
-        files = []
-        for path, entry in self._files.items():
+        altered = []
+        for path, entry in entries.items():
             try:
                 status = real.stat(entry.target)
             except OSError:
-                files.append(path)
+                altered.append(path)
                 continue
-            if status.st_mtime_ns != stamp or status.st_mode != _FILE_STATUS:
-                files.append(path)
-        directories = []
-        for path, entry in self._directories.items():
-            status = real.stat(entry.target)
             if (
                 status.st_mtime_ns != stamp
-                or status.st_mode != _DIRECTORY_STATUS
+                or status.st_mode != status_mode
                 or status.st_ino != entry.inode
             ):
-                directories.append(path)
-        return files, directories
+                altered.append(path)
+        return altered
 
     def _compare_file(self, path: str, entry: HeldEntry, names: set[str]) -> None:
         """Adds a file whose bytes are not what they were."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Final
 
 from torntail.crash.disk import DiskImage
@@ -37,27 +37,23 @@ def read_tree(root: str) -> DiskImage:
     files: dict[str, bytes] = {}
     directories: set[str] = set()
     places: dict[int, list[str]] = {}
-    for entry, path in _entries(root, ""):
-        if entry.is_dir(follow_symlinks=False):
-            directories.add(path)
-            continue
-        if not entry.is_file(follow_symlinks=False):
-            raise ForeignEntry(path)
-        files[path], status = read_file(entry.path)
-        if status.st_nlink > 1:
-            places.setdefault(status.st_ino, []).append(path)
+    waiting = [(root, "")]
+    while waiting:
+        directory, prefix = waiting.pop()
+        with os.scandir(directory) as entries:
+            for entry in entries:
+                path = prefix + entry.name
+                if entry.is_file(follow_symlinks=False):
+                    files[path], status = read_file(entry.path)
+                    if status.st_nlink > 1:
+                        places.setdefault(status.st_ino, []).append(path)
+                elif entry.is_dir(follow_symlinks=False):
+                    directories.add(path)
+                    waiting.append((entry.path, path + "/"))
+                else:
+                    raise ForeignEntry(path)
     links = tuple(sorted(tuple(sorted(paths)) for paths in places.values() if len(paths) > 1))
     return DiskImage(files, frozenset(directories), links)
-
-
-def _entries(directory: str, prefix: str) -> Iterator[tuple[os.DirEntry[str], str]]:
-    with os.scandir(directory) as found:
-        entries = sorted(found, key=lambda entry: entry.name)
-    for entry in entries:
-        path = prefix + entry.name
-        yield entry, path
-        if entry.is_dir(follow_symlinks=False):
-            yield from _entries(entry.path, path + "/")
 
 
 def read_file(path: str) -> tuple[bytes, os.stat_result]:
