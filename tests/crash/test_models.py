@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from torntail.crash.crashes import Crash, FileChoice, crashes, moments
-from torntail.crash.disk import Disk, DiskImage, FileVersions
+from torntail.crash.disk import Disk, DiskImage, FileVersions, Name
 from torntail.crash.oplog import (
     ROOT,
     CreateFile,
@@ -61,7 +61,7 @@ def logs(draw: st.DrawFn, length: int = 7) -> list[Operation]:
         kind = draw(st.sampled_from(kinds))
         directory = draw(st.sampled_from(sorted(disk.directories)))
         free = draw(st.sampled_from("abcd"))
-        taken = disk.names.get((directory, free))
+        taken = disk.names.get(Name(directory, free))
         match kind:
             case "create" if taken is None:
                 operation: Operation = CreateFile(directory, free, number)
@@ -109,8 +109,8 @@ def test_each_model_allows_what_the_stricter_one_does(operations: list[Operation
     ordered, posix = (
         {
             crash.image(moment.disk)
-            for moment in moments(Disk(model), operations)  # type: ignore[arg-type]
-            for crash in crashes(moment, model, exhaustive=4096)  # type: ignore[arg-type]
+            for moment in moments(Disk(model), operations)
+            for crash in crashes(moment, model, exhaustive=4096)
         }
         for model in ("ordered", "posix")
     )
@@ -142,7 +142,7 @@ def test_nothing_synced_is_ever_missing(operations: list[Operation], model: str)
 
 
 def test_a_new_file_without_any_fsync() -> None:
-    operations = [CreateFile(ROOT, "log", 1), Write(1, 0, b"ab")]
+    operations: list[Operation] = [CreateFile(ROOT, "log", 1), Write(1, 0, b"ab")]
     allowed = {
         frozenset(),
         frozenset({("log", b"")}),
@@ -156,7 +156,7 @@ def test_a_new_file_without_any_fsync() -> None:
 
 
 def test_an_fsync_of_a_new_file_settles_its_name_in_a_journal_only() -> None:
-    operations = [CreateFile(ROOT, "log", 1), Write(1, 0, b"ab"), SyncFile(1)]
+    operations: list[Operation] = [CreateFile(ROOT, "log", 1), Write(1, 0, b"ab"), SyncFile(1)]
     whole = frozenset({("log", b"ab")})
     assert files_of(final_images("ordered", operations)) == {whole}
     assert files_of(final_images("posix", operations)) == {frozenset(), whole}
@@ -164,7 +164,7 @@ def test_an_fsync_of_a_new_file_settles_its_name_in_a_journal_only() -> None:
 
 
 def test_a_rename_before_its_data() -> None:
-    operations = [
+    operations: list[Operation] = [
         CreateFile(ROOT, "new", 1),
         Write(1, 0, b"a"),
         Rename(ROOT, "new", ROOT, "log"),
@@ -185,7 +185,7 @@ def test_a_rename_before_its_data() -> None:
 
 
 def test_an_overwritten_rename_leaves_the_old_or_the_new_file() -> None:
-    operations = [
+    operations: list[Operation] = [
         CreateFile(ROOT, "log", 1),
         Write(1, 0, b"old"),
         SyncAll(),
@@ -202,7 +202,7 @@ def test_an_overwritten_rename_leaves_the_old_or_the_new_file() -> None:
 
 
 def test_bytes_behind_an_unsynced_truncate_may_come_back() -> None:
-    operations = [
+    operations: list[Operation] = [
         CreateFile(ROOT, "log", 1),
         Write(1, 0, b"goodTORN"),
         SyncAll(),
@@ -211,7 +211,7 @@ def test_bytes_behind_an_unsynced_truncate_may_come_back() -> None:
     ]
     contents = {dict(image)["log"] for image in files_of(final_images("ordered", operations))}
     assert {b"good", b"goodTORN", b"goodnext", b"good\0\0\0\0", b"goodn", b"goodne"} <= contents
-    synced = [*operations[:4], SyncFile(1), operations[4]]
+    synced: list[Operation] = [*operations[:4], SyncFile(1), operations[4]]
     contents = {dict(image)["log"] for image in files_of(final_images("ordered", synced))}
     assert contents == {
         b"good",
@@ -226,7 +226,7 @@ def test_bytes_behind_an_unsynced_truncate_may_come_back() -> None:
 def test_pages_of_one_write_survive_apart() -> None:
     page = 4096
     data = b"a" * page + b"b" * page + b"c" * 10
-    operations = [CreateFile(ROOT, "log", 1), SyncAll(), Write(1, 0, data)]
+    operations: list[Operation] = [CreateFile(ROOT, "log", 1), SyncAll(), Write(1, 0, data)]
     contents = {dict(image)["log"] for image in files_of(final_images("ordered", operations))}
     assert b"\0" * page + data[page:] in contents  # drop one
     assert data[:page] + b"\0" * page + data[2 * page :] in contents
@@ -235,14 +235,18 @@ def test_pages_of_one_write_survive_apart() -> None:
 
 def test_sectors_of_one_page_survive_apart() -> None:
     data = b"a" * 512 + b"b" * 512 + b"c" * 512
-    operations = [CreateFile(ROOT, "log", 1), SyncAll(), Write(1, 0, data)]
+    operations: list[Operation] = [CreateFile(ROOT, "log", 1), SyncAll(), Write(1, 0, data)]
     contents = {dict(image)["log"] for image in files_of(final_images("ordered", operations))}
     assert data[:512] + b"\0" * 512 + data[1024:] in contents
     assert b"\0" * 512 + data[512:1024] in contents
 
 
 def test_a_synced_write_is_durable_without_an_fsync() -> None:
-    operations = [CreateFile(ROOT, "log", 1), SyncAll(), Write(1, 0, b"ab", synced=True)]
+    operations: list[Operation] = [
+        CreateFile(ROOT, "log", 1),
+        SyncAll(),
+        Write(1, 0, b"ab", synced=True),
+    ]
     assert files_of(final_images("posix", operations)) == {frozenset({("log", b"ab")})}
 
 
@@ -259,7 +263,7 @@ def test_after_a_kill_unsynced_bytes_are_still_unsynced() -> None:
 
 
 def test_a_lost_directory_takes_what_hangs_on_it() -> None:
-    operations = [
+    operations: list[Operation] = [
         MakeDirectory(ROOT, "bucket", 1),
         CreateFile(1, "log", 2),
         Write(2, 0, b"a"),

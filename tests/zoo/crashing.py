@@ -1,13 +1,13 @@
 """Stores that lose or spoil sessions in a crash, in one way each; `ZOO` says which clause knows.
 
-All but a few are `CarefulStore` with one step left out or done in the wrong order. `LEVELS` names
-those that only a power cut finds out.
+Each is `CarefulStore` with one step left out, or done in the wrong order.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,13 +27,10 @@ from torntail.session import (
 )
 from torntail.stores.contract import (
     ListEntry,
-    LoadResult,
     SequenceMismatch,
     SessionExists,
-    SessionNotFound,
     WriterConflict,
 )
-from torntail.stores.sqlite import SqliteStore
 
 ZOO: dict[str, str] = {}
 
@@ -334,7 +331,7 @@ class truncates_the_interrupted_turn(CarefulStore):
             kept = self.lines(self.content(path))[: 1 + scan.committed]
             start = sum(map(len, kept))
             torn = TornTail(2 + scan.committed, start, scan.size - start, "0" * 64, False, "", b"")
-            scan = msgspec_replace(scan, torn=torn, newline_missing=False)
+            scan = replace(scan, torn=torn, newline_missing=False)
             events = events[: scan.committed]
         return path, scan, header, events
 
@@ -449,9 +446,9 @@ class a_repair_that_never_ends(CarefulStore):
             self.next_seq[session_id] += 1
 
 
-@_animal("CR-2")
+@_animal("CR-4")
 class skips_bad_lines(CarefulStore):
-    """Leaves out every line that does not parse, and goes on with the next."""
+    """Leaves out every line that does not parse, in silence, and goes on with the next."""
 
     def scan(self, lines: list[bytes], accept: Any, session_id: str) -> LogScan:
         good = [lines[0]] if lines else []
@@ -463,10 +460,6 @@ class skips_bad_lines(CarefulStore):
             renumbered = msgspec.structs.replace(event, seq=len(good) - 1)
             good.append(encode_event(renumbered) + b"\n")
         return super().scan(good, accept, session_id)
-
-    def put(self, path: Path, content: bytes) -> None:
-        # One write, so that a hole in it can be followed by whole lines.
-        super().put(path, content)
 
     def append_batch(
         self, path: Path, batch: Sequence[SessionEvent], lines: Sequence[bytes]
@@ -537,14 +530,11 @@ class list_creates(CarefulStore):
 
 
 @_animal("CR-6")
-class list_hides_open_sessions(CarefulStore):
-    """Shows only sessions whose last line is whole and ends a turn."""
+class list_hides_interrupted_sessions(CarefulStore):
+    """Shows only sessions whose last turn came to its end by itself."""
 
     def entry(self, path: Path) -> ListEntry | None:
-        if not path.read_bytes().endswith(b"}\n"):
-            return None
-        last = path.read_bytes().splitlines()[-1]
-        return super().entry(path) if b'"turn/end"' in last[:20] else None
+        return None if b'"interrupted"}' in path.read_bytes()[-40:] else super().entry(path)
 
 
 @_animal("CR-6")
@@ -595,20 +585,18 @@ class a_lock_file_by_pid(CarefulStore):
         super().close()
 
 
-@_animal("CR-6")
-class sessions_share_a_file(CarefulStore):
-    """The cursor of one session is kept in a file that all share, and read back after a crash."""
+@_animal("CR-5")
+class sessions_share_a_cursor(CarefulStore):
+    """The next seq is kept in one file for all sessions, and believed after a crash."""
 
     def append(self, session_id: str, events: Iterable[SessionEvent]) -> None:
         super().append(session_id, events)
-        (self.root / "last").write_text(session_id)
+        (self.root / "next").write_text(str(self.next_seq[session_id]))
 
     def after_load(self, session_id: str) -> None:
-        last = self.root / "last"
-        if last.exists() and last.read_text() != session_id:
-            other = self.present(last.read_text())
-            if other is not None and not other.read_bytes().endswith(b"}\n"):
-                self.cut(other, 0)
+        cursor = self.root / "next"
+        if cursor.exists() and cursor.read_text():
+            self.next_seq[session_id] = int(cursor.read_text())
 
 
 @_animal("CR-8", atomic_batch=True)
@@ -653,12 +641,3 @@ class answers_a_call_twice(CarefulStore):
             msgspec.structs.replace(closer, seq=len(events) + index)
             for index, closer in enumerate(again)
         ]
-
-
-def msgspec_replace(scan: LogScan, **changes: Any) -> LogScan:
-    from dataclasses import replace
-
-    return replace(scan, **changes)
-
-
-_ = LoadResult, SessionNotFound, SqliteStore

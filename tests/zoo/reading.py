@@ -1,7 +1,6 @@
 """Stores that break one clause of group RW each; `ZOO` says which."""
 
 # An animal is named as its factory is, which a target names like a function.
-# ruff: noqa: N801
 
 from __future__ import annotations
 

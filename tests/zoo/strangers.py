@@ -5,7 +5,6 @@ profile, a log nobody can read from outside; and stores that hang, exit, or are 
 """
 
 # An animal is named as its factory is, which a target names like a function.
-# ruff: noqa: N801
 
 from __future__ import annotations
 

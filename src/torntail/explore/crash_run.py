@@ -53,7 +53,7 @@ _EMPTY: Final = DiskImage({}, frozenset())
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How far a plan is followed: distinct images, of it and of each recovery, levels of crashes."""
+    """How far a plan is followed: images of it, images of each recovery, crashes in a row."""
 
     images: int = 4_000
     nested_images: int = 200

@@ -26,7 +26,7 @@ from torntail.record.slots import Slot
 __all__ = ["CrashFinding", "Share", "ShareReport", "crash_share"]
 
 _PLANS_AFTER_A_FINDING: Final = 4
-_CAUSES: Final = 25
+_CAUSES_PER_CLAUSE: Final = 4
 
 
 class Share(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,7 +101,8 @@ def crash_share(
 
     def on_violation(violation: Violation) -> None:
         finding = _finding(violation, run.counts.distinct)
-        if finding.cause not in causes and len(causes) < _CAUSES:
+        same_clause = sum(known.clause == finding.clause for known in causes.values())
+        if finding.cause not in causes and same_clause < _CAUSES_PER_CLAUSE:
             causes[finding.cause] = finding
             found(finding)
 
