@@ -79,7 +79,8 @@ def main(traceback: bool) -> None:
     "  torntail certify jsonl\n"
     "  torntail certify mypackage.store:open_store --json certificate.json\n"
     "  torntail certify mypackage.store:open_store --only DM --seed 7\n"
-    "  torntail certify jsonl --durability process\n"
+    "  torntail certify jsonl --level power --json certificate.json\n"
+    "  torntail certify jsonl --durability process --level power   (shows what fsync is for)\n"
     "  torntail certify mypackage.store:open_store --accept 'DM-2=no copies yet, see #12'\n"
     "\b\nExit codes: 0 pass, 1 violated, 2 usage, 3 unknown, 4 broken baseline, 70 internal error.",
 )
@@ -126,6 +127,19 @@ def main(traceback: bool) -> None:
     type=click.FloatRange(min=0, min_open=True),
     help="Begin no new case after so many seconds.",
 )
+@click.option(
+    "--images",
+    metavar="COUNT",
+    type=click.IntRange(min=1),
+    help="How many distinct disk images to load; default is a quick look, more with --level.",
+)
+@click.option("--plan", metavar="NAME", help="Crash this plan alone, as a finding's command says.")
+@click.option(
+    "--workers",
+    metavar="COUNT",
+    type=click.IntRange(min=0, max=64),
+    help="Processes that crash the store; default is one for each core.",
+)
 def certify_command(
     target: str,
     level: Any,
@@ -136,6 +150,9 @@ def certify_command(
     accept: tuple[str, ...],
     baseline: Path | None,
     budget: float | None,
+    images: int | None,
+    plan: str | None,
+    workers: int | None,
 ) -> None:
     """Proves or refutes what a store claims.
 
@@ -158,6 +175,9 @@ def certify_command(
                 accept=accepted,
                 budget=budget,
                 progress=progress,
+                images=images,
+                plan=plan,
+                workers=workers,
             )
     except (TargetError, UnknownClauseError) as error:
         _fail(str(error))

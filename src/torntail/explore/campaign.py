@@ -17,11 +17,13 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
 import torntail
+from torntail.crash.crashes import Crash
+from torntail.crash.disk import Model
 from torntail.drive.onlooker import HarnessError, Onlooker
 from torntail.drive.runner import Runner, keep_storage, run_history
 from torntail.drive.target import Factory, Target, TargetError, check_store, target_of
@@ -30,6 +32,9 @@ from torntail.explore.cases_dm import DAMAGE
 from torntail.explore.cases_rw import READING_AND_WRITING
 from torntail.explore.cases_sessions import SESSIONS
 from torntail.explore.cases_values import VALUES
+from torntail.explore.crash_campaign import CrashResult, WorkerLoss, crash_campaign
+from torntail.explore.crash_findings import crash_finding, keep_crash
+from torntail.explore.crash_shard import CrashFinding
 from torntail.explore.script import Case, Script
 from torntail.explore.witness import describe_steps, keep_history
 from torntail.judge.capabilities import Capabilities
@@ -46,7 +51,14 @@ from torntail.judge.verdict import (
     healed_clauses,
 )
 
-__all__ = ["CampaignEnded", "CampaignStarted", "CaseEnded", "Progress", "certify"]
+__all__ = [
+    "CampaignEnded",
+    "CampaignStarted",
+    "CaseEnded",
+    "CrashesWent",
+    "Progress",
+    "certify",
+]
 
 _MEMORY: Final = Path("/dev/shm")
 
@@ -69,6 +81,18 @@ class CaseEnded(msgspec.Struct, frozen=True):
     findings: tuple[Finding, ...] = ()
 
 
+class CrashesWent(msgspec.Struct, frozen=True):
+    """How far the crashes are: plans, moments, images, distinct images of `wanted`, findings."""
+
+    plans: int
+    moments: int
+    images: int
+    distinct_images: int
+    wanted_images: int
+    findings: int
+    seconds: float
+
+
 class CampaignEnded(msgspec.Struct, frozen=True):
     """The certificate is ready; `seconds` is how long it took."""
 
@@ -76,7 +100,14 @@ class CampaignEnded(msgspec.Struct, frozen=True):
     seconds: float
 
 
-Progress = Callable[[CampaignStarted | CaseEnded | CampaignEnded], None]
+Progress = Callable[[CampaignStarted | CaseEnded | CrashesWent | CampaignEnded], None]
+
+_MODELS: Final[dict[str, tuple[Model, ...]]] = {
+    "process": ("kill",),
+    "power": ("kill", "ordered", "posix"),
+}
+_IMAGES: Final = {"process": 10_000, "power": 25_000}
+_IMAGES_ASKED_FOR: Final = {"process": 30_000, "power": 105_000}
 
 
 def certify(
@@ -92,6 +123,9 @@ def certify(
     progress: Progress | None = None,
     runs: Path | None = RUNS_DIRECTORY,
     call_timeout: float = 30.0,
+    images: int | None = None,
+    plan: str | None = None,
+    workers: int | None = None,
 ) -> Certificate:
     """Proves or refutes what a store claims, and says which.
 
@@ -108,6 +142,11 @@ def certify(
         progress: called with each event of the campaign.
         runs: where witnesses of violations are kept; None keeps none.
         call_timeout: after so many seconds a call that has not come back is taken to hang.
+        images: how many distinct disk images are loaded; by default a quick look, and four times as
+            much where `level` is given.
+        plan: crash this plan alone.
+        workers: processes that crash plans; 0 crashes them in this process, where a store that
+            ends the process ends all of it.
 
     Raises:
         TargetError: the factory does not lead to a store.
@@ -127,7 +166,8 @@ def certify(
         accepted=dict(accept or {}),
     )
     command = _command(target, request, seed, durability)
-    campaign = _Campaign(target, request, seed, command, budget, runs, call_timeout)
+    crash_order = _CrashOrder(durability, images, plan, workers)
+    campaign = _Campaign(target, request, seed, command, budget, runs, call_timeout, crash_order)
     return campaign.run(progress or (lambda event: None))
 
 
@@ -140,6 +180,15 @@ def _command(target: Target, request: Request, seed: int, durability: str | None
     return command
 
 
+class _CrashOrder(NamedTuple):
+    """What was asked for about crashes."""
+
+    durability: Literal["none", "process", "power"] | None
+    images: int | None
+    plan: str | None
+    workers: int | None
+
+
 class _Campaign:
     def __init__(
         self,
@@ -150,7 +199,9 @@ class _Campaign:
         budget: float | None,
         runs: Path | None,
         call_timeout: float,
+        crash_order: _CrashOrder,
     ) -> None:
+        self._crash_order = crash_order
         self._target = target
         self._request = request
         self._seed = seed
@@ -161,7 +212,7 @@ class _Campaign:
         self._tally = Tally(target.capabilities, request)
         self._findings: dict[str, Finding] = {}
         self._run_directory: Path | None = None
-        self._counts: dict[str, int] = {"cases": 0, "operations": 0, "judgements": 0, "damages": 0}
+        self._counts: dict[str, Any] = {"cases": 0, "operations": 0, "judgements": 0, "damages": 0}
 
     def run(self, progress: Progress) -> Certificate:
         started = time.monotonic()
@@ -180,6 +231,8 @@ class _Campaign:
                         notes.append(f"the budget of {self._budget:g} s ended before {case.name}")
                         break
                     progress(self._run_case(case))
+        if baseline_error is None and self._wants_crashes():
+            self._crash(progress, notes)
         certificate = self._certificate(baseline_error, notes)
         progress(CampaignEnded(certificate, time.monotonic() - started))
         return certificate
@@ -210,6 +263,90 @@ class _Campaign:
             command=shlex.join([*self._command, *only]),
             python=platform.python_version(),
         )
+
+    # --- crashes --------------------------------------------------------------------------------
+
+    def _wants_crashes(self) -> bool:
+        return any(
+            clause.group == "CR" and self._request.requests(clause) and self._request.wants(name)
+            for name, clause in CLAUSES.items()
+        )
+
+    def _crash(self, progress: Progress, notes: list[str]) -> None:
+        """Crashes the store as far as the level asks, and takes what came of it."""
+        level, order = self._request.level, self._crash_order
+        asked = _IMAGES_ASKED_FOR if self._request.explicit_level else _IMAGES
+        images = order.images or asked[level]
+
+        def went(result: CrashResult) -> None:
+            total = result.total()
+            progress(
+                CrashesWent(
+                    total.plans,
+                    total.moments,
+                    total.images,
+                    total.distinct,
+                    images,
+                    len(result.findings),
+                    result.seconds,
+                )
+            )
+
+        result = crash_campaign(
+            self._target,
+            _MODELS[level],
+            seed=self._seed,
+            images=images,
+            durability=order.durability,
+            plan=order.plan,
+            workers=order.workers,
+            progress=went,
+            hang_seconds=self._call_timeout,
+        )
+        total = result.total()
+        self._counts |= {
+            "plans": total.plans,
+            "moments": total.moments,
+            "images": total.images,
+            "distinct_images": total.distinct,
+            "recoveries": total.recoveries,
+            "crash_seconds": round(result.seconds, 1),
+        }
+        for error in result.errors:
+            self._tally.harness_error(f"crashing: {error}")
+        if result.unseen is not None:
+            self._tally.not_crashed(
+                f"file operations of this store are not seen from inside Python: {result.unseen}"
+            )
+            return
+        for loss in result.losses:
+            result.findings.append(_loss_finding(loss))
+        failed = []
+        for found in result.findings:
+            if not self._request.wants(found.clause) or found.cause in self._findings:
+                continue
+            failed.append((found.clause, found.sentence))
+            witness = None
+            if self._runs is not None:
+                kept = self._run_path(found.clause)
+                keep_crash(kept, found)
+                witness = kept.as_posix()
+            self._findings[found.cause] = crash_finding(found, self._command, witness)
+        self._tally.add_crashes(total.executed, failed, total.situations)
+        self._note_models(result, notes)
+
+    def _note_models(self, result: CrashResult, notes: list[str]) -> None:
+        """Says apart whether power loss is survived on a journaling file system only (VD-7)."""
+        if self._request.level != "power":
+            return
+        models = {found.chain[0].model for found in result.findings if found.chain}
+        if models == {"posix"}:
+            notes.append(
+                "power loss: holds on a journaling file system (model ordered), not on what POSIX "
+                "alone promises (model posix)"
+            )
+        elif models and "kill" not in models:
+            notes.append("kills: no violation; the violations need a power loss")
 
     # --- cases ----------------------------------------------------------------------------------
 
@@ -340,6 +477,13 @@ class _Campaign:
 
     def _keep(self, clause: str, directory: Path, history: History, sentence: str) -> str:
         """Keeps storage and history of a violation where they can be looked at."""
+        kept = self._run_path(clause)
+        keep_storage(directory, kept / "storage")
+        keep_history(kept, history, sentence)
+        return kept.as_posix()
+
+    def _run_path(self, clause: str) -> Path:
+        """Where the next finding's witness is kept."""
         assert self._runs is not None
         if self._run_directory is None:
             stamp = time.strftime("%Y%m%d-%H%M%S")
@@ -348,10 +492,7 @@ class _Campaign:
             if not ignore.exists():
                 ignore.write_text("*\n", encoding="utf-8")
             self._run_directory = Path(tempfile.mkdtemp(prefix=f"{stamp}-", dir=self._runs))
-        kept = self._run_directory / f"{len(self._findings) + 1:02d}-{clause}"
-        keep_storage(directory, kept / "storage")
-        keep_history(kept, history, sentence)
-        return kept.as_posix()
+        return self._run_directory / f"{len(self._findings) + 1:02d}-{clause}"
 
     @contextmanager
     def _directory(self) -> Iterator[Path]:
@@ -360,6 +501,26 @@ class _Campaign:
             yield directory
         finally:
             shutil.rmtree(directory, ignore_errors=True)
+
+
+def _loss_finding(loss: WorkerLoss) -> CrashFinding:
+    """A store that ended or hung the process that loaded it."""
+    return CrashFinding(
+        clause="CR-3",
+        session="",
+        sentence=loss.reason,
+        lost=(),
+        plan=loss.plan,
+        calls=(),
+        chain=(Crash("kill", 0),),
+        recovery_calls=(),
+        files={},
+        directories=(),
+        submitted=0,
+        acknowledged=0,
+        cause=f"CR-3 {loss.reason}",
+        images_until_found=0,
+    )
 
 
 _SHRINKING_OPERATIONS: Final = 3000

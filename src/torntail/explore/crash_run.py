@@ -441,6 +441,14 @@ class _Expansion:
             if self.root.chain and debt.busy == "repair":
                 counts.ran("CR-7")
                 counts.met("a crash inside a repair")
+            if debt.busy in ("append", "first flush"):
+                begun = len(debt.submitted) - debt.acknowledged
+                if begun > 1:
+                    counts.met("a crash inside a batch")
+            if session in recovery.again:
+                counts.met("a recovered disk was loaded again")
+            if session in recovery.continued:
+                counts.met("a recovered session went on")
             if not isinstance(answer, Returned) or answer.session is None:
                 continue
             events = answer.session.events

@@ -176,5 +176,6 @@ def _cause(violation: Violation) -> str:
     """The clause, the kind of sentence and the kind of crash: numbers and names left out."""
     sentence = re.sub(r"'[^']*'|\"[^\"]*\"|/[^ ,:;]*|\d+", "…", violation.breach.sentence)
     debt = violation.ledger.sessions.get(violation.breach.session)
-    kinds = "/".join(crash.model for crash in violation.chain)
-    return f"{violation.breach.clause} {kinds} {debt.busy if debt else ''} {sentence[:80]}"
+    # The model is left out: what shows under `kill` shows under the others, too, and comes first.
+    busy = debt.busy if debt else ""
+    return f"{violation.breach.clause} {len(violation.chain)} {busy} {sentence[:80]}"

@@ -79,6 +79,18 @@ OBLIGATIONS: Final[Mapping[str, tuple[Obligation, ...]]] = {
                      "start: garbled"),
     "DM-7": _damaged("a flipped bit"),
     "DM-8": _met("an open turn was closed"),
+    "CR-1": _met("a crash after an acknowledgement", "a crash that lost what was not acknowledged"),
+    "CR-2": (*_met("a crash that lost what was not acknowledged"),
+             Obligation(("a turn was open at a crash",), ("profile=session",))),
+    "CR-3": _met("a crash after an acknowledgement"),
+    "CR-4": _met("a recovered disk was loaded again"),
+    "CR-5": _met("a recovered session went on"),
+    "CR-6": _met("a crash after an acknowledgement"),
+    "CR-7": _met("a crash inside a repair"),
+    "CR-8": _met("a crash inside a batch"),
+    "CR-9": _met("a call was open at a crash"),
+    "CR-10": _met("a crash inside a first flush"),
+    "CR-11": _met("a recovered disk was loaded again"),
 }  # fmt: skip
 """Each clause that is exercised so far, with what must have occurred."""
 

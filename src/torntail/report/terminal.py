@@ -16,7 +16,12 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.table import Table
 from rich.text import Text
 
-from torntail.explore.campaign import CampaignEnded, CampaignStarted, CaseEnded
+from torntail.explore.campaign import (
+    CampaignEnded,
+    CampaignStarted,
+    CaseEnded,
+    CrashesWent,
+)
 from torntail.judge.clauses import CLAUSES
 from torntail.judge.verdict import Certificate, ClauseResult, Finding
 from torntail.report.inspection import printable
@@ -43,6 +48,7 @@ class LiveProgress:
         self._console = Console(stderr=True)
         self._bar: Progress | None = None
         self._task: TaskID | None = None
+        self._crashes: TaskID | None = None
         self._findings = 0
         self._judgements = 0
         self.seconds = 0.0
@@ -64,7 +70,7 @@ class LiveProgress:
         if self._bar is not None:
             self._bar.stop()
 
-    def __call__(self, event: CampaignStarted | CaseEnded | CampaignEnded) -> None:
+    def __call__(self, event: CampaignStarted | CaseEnded | CrashesWent | CampaignEnded) -> None:
         """Takes the next event of the campaign."""
         match event:
             case CampaignStarted():
@@ -77,6 +83,17 @@ class LiveProgress:
                 if self._bar is not None and self._task is not None:
                     told = f"{self._judgements} checks, {self._findings} findings · {event.case}"
                     self._bar.update(self._task, advance=1, told=told)
+            case CrashesWent():
+                if self._bar is not None:
+                    if self._crashes is None:
+                        name = "crash"
+                        self._crashes = self._bar.add_task(name, total=event.wanted_images, told="")
+                    rate = event.distinct_images / max(event.seconds, 0.1)
+                    told = (
+                        f"distinct images · {event.plans} plans, {event.moments} crash positions, "
+                        f"{event.images} images, {event.findings} findings, {rate:.0f} images/s"
+                    )
+                    self._bar.update(self._crashes, completed=event.distinct_images, told=told)
             case CampaignEnded():
                 self.seconds = event.seconds
 
@@ -110,6 +127,13 @@ def _print_head(console: Console, certificate: Certificate, seconds: float) -> N
         f"{counts.cases} cases, {counts.operations} operations, {counts.damages} damages, "
         f"{counts.judgements} checks in {seconds:.1f} s"
     )
+    if counts.plans:
+        rate = counts.distinct_images / max(counts.crash_seconds, 0.1)
+        console.print(
+            f"{counts.plans} plans crashed at {counts.moments} positions: {counts.images} images, "
+            f"{counts.distinct_images} of them distinct and loaded ({rate:.0f} a second), "
+            f"{counts.recoveries} distinct recoveries gone on with"
+        )
 
 
 def _print_table(console: Console, certificate: Certificate) -> None:
@@ -185,6 +209,8 @@ def _print_finding(console: Console, certificate: Certificate, finding: Finding)
     title = f"{finding.clause} violated: {printable(finding.sentence, 1000)}"
     console.print(Text(title if accepted is None else f"{title} (accepted)", "bold red"))
     console.print(Text(f"  {CLAUSES[finding.clause].sentence}", "dim"))
+    if finding.model != "no fault":
+        console.print(Text(f"  plan {printable(finding.case)}, model: {finding.model}"))
     for number, step in enumerate(finding.steps, 1):
         console.print(Text(f"  {number}. {printable(step, 1000)}"))
     if finding.witness is not None:

@@ -1,0 +1,100 @@
+"""A crash violation as a finding: told step by step, its disk kept, its command given.
+
+Decides how a crash is put into words and what a witness directory holds. Does not decide what a
+violation is (`judge.recovery`).
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Sequence
+from pathlib import Path, PurePosixPath
+
+import msgspec
+
+from torntail.crash.crashes import GARBAGE, Crash
+from torntail.explore.crash_shard import CrashFinding
+from torntail.explore.witness import describe_steps
+from torntail.judge.verdict import Finding
+
+__all__ = ["crash_finding", "keep_crash"]
+
+_MODELS = {
+    "kill": "the process is killed",
+    "ordered": "power fails (a journaling file system: names in order, unsynced pages in any)",
+    "posix": "power fails (only what POSIX promises: whatever is not synced, in any order)",
+}
+
+
+def crash_finding(finding: CrashFinding, command: Sequence[str], witness: str | None) -> Finding:
+    """The finding as it stands on a certificate."""
+    *done, last = describe_steps(finding.calls, None) or ("",)
+    steps = [*done, f"{last}: {_told(finding.chain[0])}"]
+    if len(finding.chain) > 1:
+        *between, inside = describe_steps(finding.recovery_calls, None) or ("",)
+        steps += ["a new process opens the store", *between]
+        steps.append(f"{inside}: {_told(finding.chain[-1])}")
+    steps.append("a new process opens the store and loads")
+    steps.append(
+        f"{finding.session!r}: {finding.acknowledged} of {finding.submitted} submitted events were "
+        "acknowledged"
+    )
+    if finding.lost:
+        steps.append(f"lost: {', '.join(finding.lost[:12])}{' …' if finding.lost[12:] else ''}")
+    model = " then ".join(crash.model for crash in finding.chain)
+    return Finding(
+        clause=finding.clause,
+        sentence=finding.sentence,
+        case=finding.plan,
+        steps=tuple(steps),
+        cause=finding.cause,
+        command=shlex.join([*command, "--plan", finding.plan, "--only", finding.clause]),
+        model=model,
+        witness=witness,
+    )
+
+
+def keep_crash(directory: Path, finding: CrashFinding) -> None:
+    """Writes the disk as `disk/`, and `crash.json` with the calls and the crashes."""
+    disk = directory / "disk"
+    disk.mkdir(parents=True, exist_ok=True)
+    for path in finding.directories:
+        (disk / _below(path)).mkdir(parents=True, exist_ok=True)
+    for path, content in finding.files.items():
+        target = disk / _below(path)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(content)
+    record = msgspec.to_builtins(finding)
+    del record["files"], record["directories"]
+    text = json.dumps(record, indent=1, default=repr)
+    (directory / "crash.json").write_text(text + "\n", encoding="utf-8")
+
+
+def _below(path: str) -> PurePosixPath:
+    """A path of an image; names come from the store, and none may lead elsewhere."""
+    parts = [part for part in path.split("/") if part not in ("", ".", "..")]
+    return PurePosixPath(*parts)
+
+
+def _told(crash: Crash) -> str:
+    """One way to crash, in words."""
+    told = _MODELS[crash.model]
+    where = f"after file operation {crash.position}"
+    if crash.torn is not None:
+        where += f", a write, of which {crash.torn} bytes were done"
+    parts = [f"{told}, {where}"]
+    if crash.names is not None:
+        kept = ", ".join(map(str, crash.names)) or "none"
+        parts.append(f"unsettled names that survive: {kept}")
+    for inode, choice in crash.files or ():
+        patches = ", ".join(
+            f"bytes {start}–{stop} "
+            + ("garbage" if version == GARBAGE else f"of version {version}")
+            for start, stop, version in choice.patches
+        )
+        parts.append(
+            f"file {inode} is left with {choice.length} bytes of version {choice.version}"
+            + (f", {patches}" if patches else "")
+        )
+    return "; ".join(parts)
