@@ -36,7 +36,6 @@ from torntail.crash.oplog import (
     Unlink,
     Write,
 )
-from torntail.record import real
 from torntail.record.inprocess import (
     CrashNow,
     Cut,
@@ -47,6 +46,7 @@ from torntail.record.inprocess import (
     disk_of,
 )
 from torntail.record.install import install, installed, uninstall
+from torntail.record.real import ORIGINALS, Real
 from torntail.record.replay import first_difference, replayed
 from torntail.record.scratch import Scratch
 from torntail.record.slots import Slot
@@ -100,7 +100,7 @@ def test_open_answers_as_the_real_one(letters, tmp_path):
                     for directory in (real_root, root):
                         (directory / "new").unlink(missing_ok=True)
                         (directory / "old").write_bytes(b"some bytes")
-                    expected = answer(real.open_file, real_root, mode, name, **arguments)
+                    expected = answer(Real.open_file, real_root, mode, name, **arguments)
                     assert answer(open, root, mode, name, **arguments) == expected
     recorder.check()
 
@@ -113,7 +113,7 @@ def test_buffers_are_as_large_as_the_real_ones(tmp_path):
         for byte in data:
             file.write(bytes([byte]))
     lengths = [len(one.data) for one in recorder.operations if isinstance(one, Write)]
-    with real.open_file(tmp_path / "b", "wb") as file:
+    with Real.open_file(tmp_path / "b", "wb") as file:
         size = file.raw._blksize  # type: ignore[attr-defined]
     assert lengths[0] == size
     recorder.check()
@@ -152,7 +152,7 @@ def test_classes_stay_what_they_were(tmp_path):
     class Own(io.FileIO):
         pass
 
-    with real.open_file(tmp_path / "a", "wb", buffering=0) as file:
+    with Real.open_file(tmp_path / "a", "wb", buffering=0) as file:
         assert isinstance(file, io.FileIO)
         assert not isinstance(file, Own)
     with Own(tmp_path / "a", "w") as file:
@@ -461,24 +461,24 @@ def unseen_write(root: Path) -> None:
     """A real function kept where no exchange of references reaches it."""
     descriptor = os.open(root / "a", os.O_WRONLY | os.O_CREAT)
     os.write(descriptor, b"seen")
-    real.write(descriptor, b"unseen")
+    Real.write(descriptor, b"unseen")
     os.close(descriptor)
 
 
 def unseen_truncate(root: Path) -> None:
     (root / "a").write_bytes(b"12345")
     descriptor = os.open(root / "a", os.O_RDWR)
-    real.ftruncate(descriptor, 3)
+    Real.ftruncate(descriptor, 3)
     os.close(descriptor)
 
 
 def unseen_unlink(root: Path) -> None:
     (root / "a").touch()
-    real.unlink(root / "a")
+    Real.unlink(root / "a")
 
 
 def unseen_creation(root: Path) -> None:
-    os.close(real.open_descriptor(root / "a", os.O_CREAT | os.O_WRONLY))
+    os.close(Real.open_descriptor(root / "a", os.O_CREAT | os.O_WRONLY))
 
 
 def unseen_and_then_removed(root: Path) -> None:
@@ -493,15 +493,15 @@ def unseen_and_then_renamed(root: Path) -> None:
 
 def unseen_unlink_before_a_creation(root: Path) -> None:
     (root / "a").touch()
-    real.unlink(root / "a")
+    Real.unlink(root / "a")
     (root / "a").touch()
 
 
 def unseen_link(root: Path) -> None:
     (root / "a").touch()
     (root / "b").touch()
-    real.unlink(root / "a")
-    real.link(root / "b", root / "a")
+    Real.unlink(root / "a")
+    Real.link(root / "b", root / "a")
 
 
 def through_sqlite(root: Path) -> None:
@@ -605,7 +605,7 @@ def test_unmodelled(script, tmp_path):
 
 def test_an_unseen_link_is_unmodelled(tmp_path):
     with Recorder(tmp_path) as recorder:
-        real.ORIGINALS["symlink"]("nowhere", tmp_path / "a")
+        ORIGINALS["symlink"]("nowhere", tmp_path / "a")
     with pytest.raises(Unmodelled, match="neither a regular file nor a directory"):
         recorder.check()
 
@@ -690,7 +690,7 @@ def test_first_difference(one, other):
 def test_the_switch(tmp_path):
     uninstall_afterwards = not installed()
     install()
-    assert os.write != real.write
+    assert os.write != Real.write
     assert builtins.open is io.open
     with open(tmp_path / "a", "wb", buffering=0) as file:
         assert file.write(b"nobody records") == 14

@@ -18,7 +18,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from torntail.crash.disk import DiskImage
-from torntail.record import real, scratch, slots
+from torntail.record import scratch, slots
+from torntail.record.real import Real
 from torntail.record.scratch import Scratch, ScratchFull, memory_directory
 from torntail.record.slots import Slot
 from torntail.record.tree import ForeignEntry
@@ -316,7 +317,7 @@ def test_a_full_disk(call, code, slot, monkeypatch):
     def full(*arguments: object, **named: object) -> None:
         raise OSError(code, os.strerror(code))
 
-    monkeypatch.setattr(real, call, full)
+    monkeypatch.setattr(Real, call, full)
     with pytest.raises(ScratchFull) as caught:
         slot.hold(after)
     assert os.path.dirname(slot.path) in str(caught.value)
@@ -336,7 +337,7 @@ def test_a_disk_that_fills_in_the_middle_of_a_write(slot, monkeypatch):
             return os.pwrite(descriptor, data[:4], offset)
         raise OSError(errno.ENOSPC, "full")
 
-    monkeypatch.setattr(real, "pwrite", filling)
+    monkeypatch.setattr(Real, "pwrite", filling)
     with pytest.raises(ScratchFull):
         slot.hold(image({"a": b"abcdefghij"}))
     monkeypatch.undo()
@@ -475,7 +476,7 @@ def test_a_full_place(tmp_path, monkeypatch):
     def full(*arguments: object, **named: object) -> None:
         raise OSError(errno.ENOSPC, "full")
 
-    monkeypatch.setattr(real, "mkdir", full)
+    monkeypatch.setattr(Real, "mkdir", full)
     with pytest.raises(ScratchFull, match="scratch space"):
         Scratch(tmp_path)
     assert os.listdir(tmp_path) == []

@@ -123,6 +123,9 @@ class _Root:
     before: tuple[Call, ...] = ()
     # What the first load gave for a disk that no further crash may change (CR-7).
     settled: Mapping[str, Answer] = field(default_factory=dict)
+    # A store's answer depends on the disk alone, whatever led to it: one for the whole plan.
+    recoveries: dict[int, Recovery] = field(default_factory=dict)
+    followed: dict[int, Any] = field(default_factory=dict)
 
 
 class CrashRun:
@@ -254,8 +257,8 @@ class _Expansion:
         self.root = root
         self.sessions = sessions
         self.limit = limit
-        self.recoveries: dict[int, Recovery] = {}
-        self.followed: dict[int, Any] = {}
+        self.recoveries = root.recoveries
+        self.followed = root.followed
         self.nested: set[tuple[int, Model, bool]] = set()
         self.judge = RecoveryJudge(run.capabilities)
         marks = [
@@ -419,7 +422,16 @@ class _Expansion:
         )
         settled = answers if crash.model != "kill" or run.models == ("kill",) else {}
         before = tuple(self.root.plan.operations[: call + 1]) if depth == 1 else self.root.before
-        root = _Root(disks, start, self.root.plan, (*self.root.chain, crash), before, settled)
+        root = _Root(
+            disks,
+            start,
+            self.root.plan,
+            (*self.root.chain, crash),
+            before,
+            settled,
+            self.recoveries,
+            self.followed,
+        )
         _Expansion(run, recording, root, self.sessions, run.limits.nested_images).expand()
 
     def _count(self, recovery: Recovery, ledger: Ledger) -> None:

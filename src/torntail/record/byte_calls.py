@@ -14,9 +14,8 @@ from functools import partial
 from typing import Any, Final
 
 from torntail.crash.oplog import Inode, Truncate, Write
-from torntail.record import real
 from torntail.record.ledger import Ledger, Switch
-from torntail.record.real import ORIGINALS
+from torntail.record.real import ORIGINALS, Real
 
 __all__ = ["ByteCalls", "recorded_truncate", "recorded_write"]
 
@@ -25,7 +24,7 @@ _WRITE_SYNCHRONOUS: Final = getattr(os, "RWF_SYNC", 0) | getattr(os, "RWF_DSYNC"
 _WRITE_APPENDS: Final = getattr(os, "RWF_APPEND", 0)
 # Linux appends on a descriptor opened so whatever offset a call names; POSIX says otherwise.
 _APPENDS_AT_ANY_OFFSET: Final = os.O_APPEND if sys.platform == "linux" else 0
-_STATUS_FLAGS: Final = real.STATUS_FLAGS
+_STATUS_FLAGS: Final = Real.STATUS_FLAGS
 
 
 class ByteCalls(Switch):
@@ -36,8 +35,8 @@ class ByteCalls(Switch):
         ledger = self.ledger
         inode = None if ledger is None else ledger.inode_of(fd)
         if ledger is None or inode is None:
-            return real.write(fd, data)
-        call = partial(real.write, fd)
+            return Real.write(fd, data)
+        call = partial(Real.write, fd)
         return recorded_write(ledger, inode, fd, data, call)
 
     def writev(self, fd: int, buffers: Any, /) -> Any:
@@ -55,9 +54,9 @@ class ByteCalls(Switch):
         ledger = self.ledger
         inode = None if ledger is None else ledger.inode_of(fd)
         if ledger is None or inode is None:
-            return real.pwrite(fd, data, offset)
+            return Real.pwrite(fd, data, offset)
         return recorded_write(
-            ledger, inode, fd, data, lambda piece: real.pwrite(fd, piece, offset), offset
+            ledger, inode, fd, data, lambda piece: Real.pwrite(fd, piece, offset), offset
         )
 
     def pwritev(self, fd: int, buffers: Any, offset: int, flags: int = 0, /) -> Any:
@@ -123,7 +122,7 @@ class ByteCalls(Switch):
         if ledger is None or inode is None:
             return call()
         with ledger.lock:
-            if offset + length > real.fstat(fd).st_size:
+            if offset + length > Real.fstat(fd).st_size:
                 recorded_truncate(ledger, inode, offset + length, call)
             else:
                 call()
@@ -131,7 +130,7 @@ class ByteCalls(Switch):
 
     def ftruncate(self, fd: int, length: int, /) -> None:
         """`os.ftruncate`."""
-        self._truncate(real.ftruncate, fd, length)
+        self._truncate(Real.ftruncate, fd, length)
 
     def truncate(self, path: Any, length: int) -> None:
         """`os.truncate`."""
@@ -164,16 +163,16 @@ def recorded_write(
     None for a write at the descriptor's position.
     """
     with ledger.lock:
-        flags = real.control(descriptor, _STATUS_FLAGS)
+        flags = Real.control(descriptor, _STATUS_FLAGS)
         synced = bool(flags & _SYNCHRONOUS or write_flags & _WRITE_SYNCHRONOUS)
         appends = flags & _APPENDS_AT_ANY_OFFSET or write_flags & _WRITE_APPENDS
         error = None
         if ledger.before is not None:
             start = offset
             if appends or (flags & os.O_APPEND and offset is None):
-                start = real.fstat(descriptor).st_size
+                start = Real.fstat(descriptor).st_size
             elif offset is None:
-                start = real.lseek(descriptor, 0, os.SEEK_CUR)
+                start = Real.lseek(descriptor, 0, os.SEEK_CUR)
             assert start is not None
             planned = Write(inode, start, _taken(data, None), synced)
             cut = ledger.consult(planned) if planned.data else None
@@ -182,9 +181,9 @@ def recorded_write(
         count = call(data)
         if count:
             if offset is None:
-                landed = real.lseek(descriptor, 0, os.SEEK_CUR) - count
+                landed = Real.lseek(descriptor, 0, os.SEEK_CUR) - count
             elif appends:
-                landed = real.fstat(descriptor).st_size - count
+                landed = Real.fstat(descriptor).st_size - count
             else:
                 landed = offset
             ledger.operations.append(Write(inode, landed, _taken(data, count), synced))
@@ -225,8 +224,8 @@ def _range_of(descriptor: int, offset: Any, count: int) -> bytes:
     """The bytes that a copy of `count` bytes from here will read; empty if it will fail."""
     try:
         if offset is None:
-            offset = real.lseek(descriptor, 0, os.SEEK_CUR)
-        rest = real.fstat(descriptor).st_size - offset
-        return real.pread(descriptor, max(0, min(count, rest)), offset)
+            offset = Real.lseek(descriptor, 0, os.SEEK_CUR)
+        rest = Real.fstat(descriptor).st_size - offset
+        return Real.pread(descriptor, max(0, min(count, rest)), offset)
     except (OSError, TypeError, ValueError):
         return b""

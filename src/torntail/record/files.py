@@ -17,17 +17,17 @@ from abc import ABCMeta
 from functools import partial
 from typing import Any, Final
 
-from torntail.record import real
 from torntail.record.byte_calls import recorded_truncate, recorded_write
 from torntail.record.calls import CALLS
+from torntail.record.real import Real
 
 __all__ = ["OPEN", "RecordedFile"]
 
 _MODE: Final = 0o666
 _BINARY_ARGUMENTS: Final = (None, None, None)
 
-_real_write: Final = real.FileIO.write
-_real_truncate: Final = real.FileIO.truncate
+_real_write: Final = Real.FileIO.write
+_real_truncate: Final = Real.FileIO.truncate
 
 
 class _AnyRawFile(ABCMeta):
@@ -38,7 +38,7 @@ class _AnyRawFile(ABCMeta):
 
     def __subclasscheck__(cls, subclass: type) -> bool:
         if cls is RecordedFile:
-            return issubclass(subclass, real.FileIO)
+            return issubclass(subclass, Real.FileIO)
         return super().__subclasscheck__(subclass)
 
 
@@ -46,7 +46,7 @@ def _open(name: Any, flags: int) -> int:
     return CALLS.open(name, flags, _MODE)
 
 
-class RecordedFile(real.FileIO, metaclass=_AnyRawFile):
+class RecordedFile(io.FileIO, metaclass=_AnyRawFile):
     """An `io.FileIO` whose opening, writes and truncations are seen."""
 
     def __init__(
@@ -98,7 +98,7 @@ class Opener:
         binary = raw_mode is not None and "b" in mode
         if raw_mode is None or (binary and (encoding, errors, newline) != _BINARY_ARGUMENTS):
             # For reading, or wrong in a way that the real function says before it opens anything.
-            return real.open_file(file, mode, buffering, encoding, errors, newline, closefd, opener)
+            return Real.open_file(file, mode, buffering, encoding, errors, newline, closefd, opener)
         if binary and buffering == 1:
             warnings.warn(
                 "line buffering (buffering=1) isn't supported in binary mode,"

@@ -1,8 +1,8 @@
 """Putting the wrappers in place, and taking them away.
 
 Decides which references are exchanged: the attributes of `os`, `io`, `builtins` (and `fcntl` on
-macOS), the same functions in the globals of modules that imported them by name before, and the
-default arguments in which `tempfile` keeps `os.unlink`. While nothing is recorded a wrapper costs a
+macOS), the same functions in the globals of modules outside the standard library that imported them
+by name before, and the default arguments in which `tempfile` keeps `os.unlink`. While nothing is recorded a wrapper costs a
 fraction of a microsecond, so they may stay for the life of the process.
 
 Not reached: the real functions in default arguments, class attributes, closures and data structures
@@ -22,13 +22,15 @@ from functools import partial
 from types import FunctionType, ModuleType
 from typing import Any, Final
 
-from torntail.record import real
 from torntail.record.calls import CALLS
 from torntail.record.files import OPEN, RecordedFile
+from torntail.record.real import ORIGINALS, Real
 
 __all__ = ["install", "installed", "uninstall"]
 
-_UNTOUCHED: Final = frozenset({"_io", "_pyio", "builtins", "fcntl", "io", "os", "posix"})
+# The standard library calls `os` and `io` by their attributes; pyfakefs keeps the real functions to
+# tell them from its own.
+_UNTOUCHED: Final = sys.stdlib_module_names | {"pyfakefs"}
 
 _lock: Final = threading.Lock()
 _undo: Final[list[Callable[[], None]]] = []
@@ -48,16 +50,16 @@ def install() -> None:
         if _undo:
             return
         wrappers: dict[int, Any] = {}
-        for name, original in real.ORIGINALS.items():
+        for name, original in ORIGINALS.items():
             wrappers[id(original)] = getattr(CALLS, name)
             _exchange(os, name, getattr(CALLS, name))
-        wrappers[id(real.open_file)] = OPEN
-        wrappers[id(real.FileIO)] = RecordedFile
+        wrappers[id(Real.open_file)] = OPEN
+        wrappers[id(Real.FileIO)] = RecordedFile
         _exchange(io, "open", OPEN)
         _exchange(io, "FileIO", RecordedFile)
         _exchange(builtins, "open", OPEN)
-        if real.FULL_SYNC is not None:
-            wrappers[id(real.control)] = CALLS.control
+        if Real.FULL_SYNC is not None:
+            wrappers[id(Real.control)] = CALLS.control
             _exchange(fcntl, "fcntl", CALLS.control)
         _say_what_is_supported(wrappers)
         _exchange_globals(wrappers)
@@ -105,7 +107,7 @@ def _say_what_is_supported(wrappers: dict[int, Any]) -> None:
 
 def _exchange_globals(wrappers: dict[int, Any]) -> None:
     for module_name, module in list(sys.modules.items()):
-        if module_name in _UNTOUCHED or not isinstance(module, ModuleType):
+        if module_name.partition(".")[0] in _UNTOUCHED or not isinstance(module, ModuleType):
             continue
         if module_name.startswith("torntail.record."):
             continue

@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 
 from torntail.crash.disk import Disk, Name
 from torntail.crash.oplog import ROOT, Inode, Operation
-from torntail.record import real
 from torntail.record.problems import RecordingFailed, Unmodelled, UnseenWrite
+from torntail.record.real import Real
 
 __all__ = ["Before", "CrashNow", "Cut", "Ledger", "Switch"]
 
@@ -92,7 +92,7 @@ class Ledger:
         children: dict[Inode, list[Name]] = {}
         for place in disk.names:
             children.setdefault(place.parent, []).append(place)
-        self._identify(ROOT, real.stat(self.root))
+        self._identify(ROOT, Real.stat(self.root))
         waiting = [(ROOT, self.root)]
         while waiting:
             directory, path = waiting.pop()
@@ -101,7 +101,7 @@ class Ledger:
                 below = f"{path}/{place.name}"
                 if inode in disk.directories and inode in self._keys:
                     raise Unmodelled(self.relative(below), "is a second name of one directory")
-                self._identify(inode, real.lstat(below))
+                self._identify(inode, Real.lstat(below))
                 self.bind(place, inode)
                 if inode in disk.directories:
                     waiting.append((inode, below))
@@ -136,7 +136,7 @@ class Ledger:
     def inode_of(self, descriptor: Any) -> Inode | None:
         """The inode of an open descriptor; None also for what is no open descriptor."""
         try:
-            status = real.fstat(descriptor)
+            status = Real.fstat(descriptor)
         except (OSError, TypeError, OverflowError):
             return None
         return self.inode_with(status)
@@ -144,7 +144,7 @@ class Ledger:
     def inode_at(self, path: Any, directory: int | None = None) -> Inode | None:
         """The inode a path leads to, links followed; None for nothing or something outside."""
         try:
-            return self.inode_with(real.stat(path, dir_fd=directory))
+            return self.inode_with(Real.stat(path, dir_fd=directory))
         except (OSError, TypeError, ValueError):
             return None
 
@@ -156,7 +156,7 @@ class Ledger:
         try:
             text = os.fsdecode(path)
             above, slash, name = (text.rstrip("/") or text).rpartition("/")
-            status = real.stat(above or slash or ".", dir_fd=directory)
+            status = Real.stat(above or slash or ".", dir_fd=directory)
         except (OSError, TypeError, ValueError):
             return None
         parent = self.inode_with(status)

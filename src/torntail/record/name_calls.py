@@ -26,9 +26,8 @@ from torntail.crash.oplog import (
     Truncate,
     Unlink,
 )
-from torntail.record import real
 from torntail.record.ledger import Ledger, Switch
-from torntail.record.real import ORIGINALS
+from torntail.record.real import ORIGINALS, Real
 
 __all__ = ["NameCalls"]
 
@@ -43,45 +42,45 @@ class NameCalls(Switch):
         """`os.open`: logged if it makes a file or truncates one."""
         ledger = self.ledger
         if ledger is None or not flags & _CHANGES_ON_OPENING:
-            return real.open_descriptor(path, flags, mode, dir_fd=dir_fd)
+            return Real.open_descriptor(path, flags, mode, dir_fd=dir_fd)
         place = ledger.place(path, dir_fd) if flags & os.O_CREAT else None
         if place is not None or ledger.inode_at(path, dir_fd) is not None:
             with ledger.lock:
                 operation = _on_opening(ledger, place, path, flags, dir_fd)
                 if operation is not None:
                     ledger.consult(operation)
-                    descriptor = real.open_descriptor(path, flags, mode, dir_fd=dir_fd)
+                    descriptor = Real.open_descriptor(path, flags, mode, dir_fd=dir_fd)
                     if isinstance(operation, CreateFile):
                         assert place is not None
-                        ledger.made(operation, place, real.fstat(descriptor))
+                        ledger.made(operation, place, Real.fstat(descriptor))
                     else:
                         ledger.operations.append(operation)
                     return descriptor
         # Outside the lock, for the opening of a pipe may wait.
-        return real.open_descriptor(path, flags, mode, dir_fd=dir_fd)
+        return Real.open_descriptor(path, flags, mode, dir_fd=dir_fd)
 
     def mkdir(self, path: Any, mode: int = 0o777, *, dir_fd: int | None = None) -> None:
         """`os.mkdir`."""
         ledger = self.ledger
         place = None if ledger is None else ledger.place(path, dir_fd)
         if ledger is None or place is None:
-            return real.mkdir(path, mode, dir_fd=dir_fd)
+            return Real.mkdir(path, mode, dir_fd=dir_fd)
         with ledger.lock:
             operation = MakeDirectory(*place, ledger.next_inode)
             if place not in ledger.names:
                 ledger.consult(operation)
-            real.mkdir(path, mode, dir_fd=dir_fd)
+            Real.mkdir(path, mode, dir_fd=dir_fd)
             ledger.directories.add(operation.inode)
-            ledger.made(operation, place, real.stat(path, dir_fd=dir_fd))
+            ledger.made(operation, place, Real.stat(path, dir_fd=dir_fd))
         return None
 
     def rmdir(self, path: Any, *, dir_fd: int | None = None) -> None:
         """`os.rmdir`."""
-        self._remove(RemoveDirectory, real.rmdir, path, dir_fd)
+        self._remove(RemoveDirectory, Real.rmdir, path, dir_fd)
 
     def unlink(self, path: Any, *, dir_fd: int | None = None) -> None:
         """`os.unlink`."""
-        self._remove(Unlink, real.unlink, path, dir_fd)
+        self._remove(Unlink, Real.unlink, path, dir_fd)
 
     def remove(self, path: Any, *, dir_fd: int | None = None) -> None:
         """`os.remove`."""
@@ -160,7 +159,7 @@ class NameCalls(Switch):
     ) -> None:
         """`os.link`."""
         call = partial(
-            real.link,
+            Real.link,
             src,
             dst,
             src_dir_fd=src_dir_fd,
@@ -217,7 +216,7 @@ class NameCalls(Switch):
 
     def fsync(self, fd: Any) -> None:
         """`os.fsync`."""
-        self._sync(real.fsync, fd)
+        self._sync(Real.fsync, fd)
 
     def fdatasync(self, fd: Any) -> None:
         """`os.fdatasync`: logged as an fsync, for the op log knows one kind."""
@@ -225,8 +224,8 @@ class NameCalls(Switch):
 
     def control(self, fd: Any, cmd: int, arg: Any = 0, /) -> Any:
         """`fcntl.fcntl`, which on macOS has the sync that reaches the medium."""
-        call = partial(real.control, fd, cmd, arg)
-        if cmd == real.FULL_SYNC:
+        call = partial(Real.control, fd, cmd, arg)
+        if cmd == Real.FULL_SYNC:
             return self._sync(lambda _: call(), fd)
         return call()
 
@@ -261,7 +260,7 @@ def _on_opening(
 ) -> CreateFile | Truncate | None:
     """What opening a path would do to the recorded directory, if it succeeds."""
     try:
-        status = real.stat(path, dir_fd=directory)
+        status = Real.stat(path, dir_fd=directory)
     except FileNotFoundError:
         return None if place is None else CreateFile(*place, ledger.next_inode)
     except OSError:

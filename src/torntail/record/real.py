@@ -6,33 +6,12 @@ never recorded. Holds no logic. Functions that a platform lacks are missing from
 
 from __future__ import annotations
 
-import fcntl as _fcntl
+import fcntl
 import io
 import os
 from typing import Any, Final
 
-__all__ = [
-    "FULL_SYNC",
-    "ORIGINALS",
-    "STATUS_FLAGS",
-    "FileIO",
-    "control",
-    "fstat",
-    "fsync",
-    "ftruncate",
-    "link",
-    "lseek",
-    "lstat",
-    "mkdir",
-    "open_descriptor",
-    "open_file",
-    "pread",
-    "pwrite",
-    "rmdir",
-    "stat",
-    "unlink",
-    "write",
-]
+__all__ = ["ORIGINALS", "Real"]
 
 _WRAPPED: Final = (
     "copy_file_range",
@@ -65,25 +44,33 @@ ORIGINALS: Final[dict[str, Any]] = {
 }
 """The functions of `os` that are wrapped, by name."""
 
-FULL_SYNC: Final[int | None] = getattr(_fcntl, "F_FULLFSYNC", None)
-"""macOS: the command of `fcntl` that syncs down to the medium."""
 
-STATUS_FLAGS: Final = _fcntl.F_GETFL
+class Real:
+    """The functions, for use as `Real.write(...)`.
 
-control: Final = _fcntl.fcntl
-FileIO = io.FileIO
-fstat: Final = os.fstat
-fsync: Final = os.fsync
-ftruncate: Final = os.ftruncate
-link: Final = os.link
-lseek: Final = os.lseek
-lstat: Final = os.lstat
-mkdir: Final = os.mkdir
-open_descriptor: Final = os.open
-open_file: Final = io.open
-pread: Final = os.pread
-pwrite: Final = os.pwrite
-rmdir: Final = os.rmdir
-stat: Final = os.stat
-unlink: Final = os.unlink
-write: Final = os.write
+    Not in the module itself: pyfakefs exchanges the functions of `os` and `io` that it finds in the
+    globals of modules, and a wrapper would then call the fake that calls the wrapper.
+    """
+
+    FULL_SYNC: Final[int | None] = getattr(fcntl, "F_FULLFSYNC", None)
+    """macOS: the command of `fcntl` that syncs down to the medium."""
+
+    STATUS_FLAGS: Final = fcntl.F_GETFL
+
+    FileIO = io.FileIO
+    control = fcntl.fcntl
+    fstat = os.fstat
+    fsync = os.fsync
+    ftruncate = os.ftruncate
+    link = os.link
+    lseek = os.lseek
+    lstat = os.lstat
+    mkdir = os.mkdir
+    open_descriptor = os.open
+    open_file = io.open
+    pread = os.pread
+    pwrite = os.pwrite
+    rmdir = os.rmdir
+    stat = os.stat
+    unlink = os.unlink
+    write = os.write

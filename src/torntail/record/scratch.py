@@ -21,7 +21,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from torntail.record import real
+from torntail.record.real import Real
 from torntail.record.tree import remove_tree
 
 __all__ = ["FULL", "Scratch", "ScratchFull", "memory_directory"]
@@ -77,7 +77,7 @@ class Scratch:
             self._directories += 1
             path = f"{self.path}/{self._directories}"
             try:
-                real.mkdir(path, 0o700)
+                Real.mkdir(path, 0o700)
             except FileExistsError:
                 continue
             except OSError as error:
@@ -111,7 +111,7 @@ def memory_directory() -> tuple[str, str]:
     """The best place for scratch space, and in words why."""
     temporary = tempfile.gettempdir()
     try:
-        with real.open_file("/proc/self/mounts", encoding="utf-8", errors="replace") as mounts:
+        with Real.open_file("/proc/self/mounts", encoding="utf-8", errors="replace") as mounts:
             kinds = {line.split(" ")[1]: line.split(" ")[2] for line in mounts}
     except OSError:
         return temporary, f"{temporary} (no mount table to find a memory file system in)"
@@ -131,19 +131,19 @@ def _make(base: str) -> tuple[str, str, int]:
         path = f"{base}/{_PREFIX}{secrets.token_hex(8)}"
         lock = path + ".lock"
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
-        descriptor = real.open_descriptor(lock, flags, 0o600)
+        descriptor = Real.open_descriptor(lock, flags, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if not real.fstat(descriptor).st_nlink:
+            if not Real.fstat(descriptor).st_nlink:
                 raise BlockingIOError
         except BlockingIOError:
             # Another process took it for a dead one's in this very moment, and removes it.
             os.close(descriptor)
             continue
         try:
-            real.mkdir(path, 0o700)
+            Real.mkdir(path, 0o700)
         except OSError:
-            real.unlink(lock)
+            Real.unlink(lock)
             os.close(descriptor)
             raise
         return path, lock, descriptor
@@ -154,7 +154,7 @@ def _remove(path: str, lock: str, descriptor: int, process_id: int) -> None:
         return  # A forked child that exits: the scratch space is its parent's.
     try:
         remove_tree(path)
-        real.unlink(lock)
+        Real.unlink(lock)
     except FileNotFoundError:
         pass
     finally:
@@ -173,20 +173,20 @@ def _remove_stale(base: str) -> None:
 
 
 def _remove_if_stale(lock: str) -> None:
-    descriptor = real.open_descriptor(lock, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+    descriptor = Real.open_descriptor(lock, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
     try:
-        status = real.fstat(descriptor)
+        status = Real.fstat(descriptor)
         if status.st_uid != os.geteuid() or not stat.S_ISREG(status.st_mode):
             return
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         path = lock.removesuffix(".lock")
         try:
-            directory = real.lstat(path)
+            directory = Real.lstat(path)
         except FileNotFoundError:
-            real.unlink(lock)
+            Real.unlink(lock)
             return
         if directory.st_uid == os.geteuid() and stat.S_ISDIR(directory.st_mode):
             remove_tree(path)
-            real.unlink(lock)
+            Real.unlink(lock)
     finally:
         os.close(descriptor)

@@ -23,8 +23,8 @@ from types import TracebackType
 from typing import Final, Self
 
 from torntail.crash.disk import DiskImage
-from torntail.record import real
 from torntail.record.held import HeldEntry, above, all_below
+from torntail.record.real import Real
 from torntail.record.replay import first_difference
 from torntail.record.scratch import FULL, Scratch, ScratchFull
 from torntail.record.tree import read_descriptor, read_file, read_tree, remove_tree
@@ -128,12 +128,12 @@ class Slot:
 
     def _change_directories(self, wanted: frozenset[str], touched: set[str]) -> None:
         for path in sorted(self._directories.keys() - wanted - {""}, reverse=True):
-            real.rmdir(self._full(path))
+            Real.rmdir(self._full(path))
             self._drop(self._directories.pop(path))
             touched.discard(path)
             touched.add(above(path))
         for path in sorted(wanted - self._directories.keys()):
-            real.mkdir(self._full(path), _DIRECTORY_MODE)
+            Real.mkdir(self._full(path), _DIRECTORY_MODE)
             touched.update((path, above(path)))
 
     def _make_file(self, path: str, first: str, content: bytes, touched: set[str]) -> None:
@@ -142,17 +142,17 @@ class Slot:
             if first not in self._files:
                 self._make_file(first, first, content, touched)
             entry = self._files[first]
-            real.link(self._full(first), self._full(path))
+            Real.link(self._full(first), self._full(path))
             entry.paths.append(path)
             self._files[path] = entry
             return
-        descriptor = real.open_descriptor(self._full(path), _MAKE, _FILE_MODE)
+        descriptor = Real.open_descriptor(self._full(path), _MAKE, _FILE_MODE)
         keep = self._descriptors < _KEPT_OPEN
         self._descriptors += keep
         entry = HeldEntry(descriptor, path, 0)
         self._files[path] = entry
         os.fchmod(descriptor, _FILE_MODE)
-        entry.inode = real.fstat(descriptor).st_ino
+        entry.inode = Real.fstat(descriptor).st_ino
         entry.content = b""
         try:
             self._write(entry, content)
@@ -168,19 +168,19 @@ class Slot:
         entry.content = None
         descriptor = entry.target
         if isinstance(descriptor, str):
-            descriptor = real.open_descriptor(descriptor, _CHANGE)
+            descriptor = Real.open_descriptor(descriptor, _CHANGE)
         try:
             start = 0
             if before is None:
-                real.ftruncate(descriptor, len(content))
+                Real.ftruncate(descriptor, len(content))
             elif len(before) > len(content):
-                real.ftruncate(descriptor, len(content))
+                Real.ftruncate(descriptor, len(content))
                 if before.startswith(content):
                     start = len(content)
             if before and len(content) > _WRITE_WHOLE_BYTES:
                 start = first_difference(before, content)
             while start < len(content):
-                start += real.pwrite(descriptor, content[start:] if start else content, start)
+                start += Real.pwrite(descriptor, content[start:] if start else content, start)
             os.utime(descriptor, ns=self._times)
         finally:
             if descriptor != entry.target:
@@ -194,14 +194,14 @@ class Slot:
             self._directories[path] = entry
             # The root by its path, for a load may put another directory in its place.
             if path and self._descriptors < _KEPT_OPEN:
-                entry.target = real.open_descriptor(full_path, _DIRECTORY)
+                entry.target = Real.open_descriptor(full_path, _DIRECTORY)
                 self._descriptors += 1
             os.chmod(entry.target, _DIRECTORY_MODE)
-            entry.inode = real.stat(entry.target).st_ino
+            entry.inode = Real.stat(entry.target).st_ino
         os.utime(entry.target, ns=self._times)
 
     def _remove_file(self, path: str, touched: set[str]) -> None:
-        real.unlink(self._full(path))
+        Real.unlink(self._full(path))
         touched.add(above(path))
         self._lose_file(path)
 
@@ -220,7 +220,7 @@ class Slot:
         """An empty directory, of which everything is known."""
         self._forget_all()
         remove_tree(self.path)
-        real.mkdir(self.path, _DIRECTORY_MODE)
+        Real.mkdir(self.path, _DIRECTORY_MODE)
         self._stamp_directory("")
         self._shape = frozenset()
         self._known = True
@@ -274,7 +274,7 @@ class Slot:
         altered = []
         for path, entry in entries.items():
             try:
-                status = real.stat(entry.target)
+                status = Real.stat(entry.target)
             except OSError:
                 altered.append(path)
                 continue
@@ -289,7 +289,7 @@ class Slot:
     def _compare_file(self, path: str, entry: HeldEntry, names: set[str]) -> None:
         """Adds a file whose bytes are not what they were."""
         try:
-            status = real.lstat(self._full(path))
+            status = Real.lstat(self._full(path))
             content = None
             if isinstance(entry.target, int) and status.st_ino == entry.inode:
                 content = read_descriptor(entry.target, status.st_size)
@@ -386,7 +386,7 @@ class Slot:
             elif is_directory:
                 remove_tree(entry.path)
             else:
-                real.unlink(entry.path)
+                Real.unlink(entry.path)
         for path in [path for path in self._directories if path and above(path) == directory]:
             if path not in found:
                 self._lose_directory(path)

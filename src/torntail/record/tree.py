@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Final
 
 from torntail.crash.disk import DiskImage
-from torntail.record import real
+from torntail.record.real import Real
 
 __all__ = ["ForeignEntry", "read_descriptor", "read_file", "read_tree", "remove_tree"]
 
@@ -58,9 +58,9 @@ def read_tree(root: str) -> DiskImage:
 
 def read_file(path: str) -> tuple[bytes, os.stat_result]:
     """A file's bytes, and its status before they were read."""
-    descriptor = real.open_descriptor(path, _READ)
+    descriptor = Real.open_descriptor(path, _READ)
     try:
-        status = real.stat(descriptor)
+        status = Real.stat(descriptor)
         return read_descriptor(descriptor, status.st_size), status
     finally:
         os.close(descriptor)
@@ -68,9 +68,9 @@ def read_file(path: str) -> tuple[bytes, os.stat_result]:
 
 def read_descriptor(descriptor: int, size: int) -> bytes:
     """The bytes of an open file, which is about `size` long; its position stays where it is."""
-    content = real.pread(descriptor, size + 1, 0)
+    content = Real.pread(descriptor, size + 1, 0)
     if len(content) != size:  # It changed meanwhile, or is longer than one read goes.
-        while more := real.pread(descriptor, _BLOCK_BYTES, len(content)):
+        while more := Real.pread(descriptor, _BLOCK_BYTES, len(content)):
             content += more
     return content
 
@@ -90,8 +90,8 @@ def remove_tree(path: str) -> None:
         if entry.is_dir(follow_symlinks=False):
             remove_tree(entry.path)
         else:
-            _quietly(real.unlink, entry.path)
-    _quietly(real.rmdir, path)
+            _quietly(Real.unlink, entry.path)
+    _quietly(Real.rmdir, path)
 
 
 def _quietly(remove: Callable[[str], None], path: str) -> None:

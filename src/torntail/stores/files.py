@@ -9,7 +9,6 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterator
 from pathlib import Path
 
 try:
@@ -69,20 +68,27 @@ def sync_directories(directory: Path) -> None:
     they stood there already, up to the root of the file system they are on. A directory that this
     user can neither read nor write holds no name this user made, and is passed over.
     """
-    for current in _up_to_mount(directory.absolute()):
+    device = None
+    current = os.path.abspath(directory)
+    while True:
         try:
-            sync_directory(current)
+            descriptor = os.open(current, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except PermissionError:
-            if current == directory or os.access(current, os.W_OK):
+            if device is None or os.access(current, os.W_OK):
                 raise
-
-
-def _up_to_mount(directory: Path) -> Iterator[Path]:
-    device = os.stat(directory).st_dev
-    for current in (directory, *directory.parents):
-        if os.stat(current).st_dev != device:
+        else:
+            try:
+                here = os.fstat(descriptor).st_dev
+                if device not in (None, here):
+                    return
+                device = here
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+        above = os.path.dirname(current)
+        if above == current:
             return
-        yield current
+        current = above
 
 
 def write_all(descriptor: int, data: bytes) -> None:

@@ -166,20 +166,31 @@ class JsonlStore:
         with self._serialised(session_id) as session_id:
             if not batch:
                 return
-            session = self._sessions.get(session_id)
-            if session is not None:
-                session.check_alive(session_id)
-            if session is None or session.unrepaired is not None:
-                self._load(session_id, None if session is None else session.cursor)
-                session = self._sessions[session_id]
-                if session.unrepaired is not None:
-                    raise session.unrepaired
-            check_sequence(session_id, batch, session.next_seq)
-            if session.header_line is not None:
-                self._first_flush(session_id, session, session.header_line, batch)
-            else:
-                self._writer(session_id, session).append(batch)
-            session.next_seq += len(batch)
+            known = session_id in self._sessions
+            try:
+                self._append(session_id, batch)
+            except StoreError:
+                session = self._sessions.get(session_id)
+                if not known and session is not None and not session.lock.held:
+                    # The caller has seen nothing of this session: the next append looks anew.
+                    del self._sessions[session_id]
+                raise
+
+    def _append(self, session_id: str, batch: list[Record]) -> None:
+        session = self._sessions.get(session_id)
+        if session is not None:
+            session.check_alive(session_id)
+        if session is None or session.unrepaired is not None:
+            self._load(session_id, None if session is None else session.cursor)
+            session = self._sessions[session_id]
+            if session.unrepaired is not None:
+                raise session.unrepaired
+        check_sequence(session_id, batch, session.next_seq)
+        if session.header_line is not None:
+            self._first_flush(session_id, session, session.header_line, batch)
+        else:
+            self._writer(session_id, session).append(batch)
+        session.next_seq += len(batch)
 
     def load(self, session_id: str) -> LoadResult:
         """The session with its interrupted turn closed; the repair is durable before it returns."""

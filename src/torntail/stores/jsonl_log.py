@@ -294,6 +294,10 @@ class LogWriter:
         if descriptor >= 0:
             os.close(descriptor)
 
+    def __del__(self) -> None:
+        with contextlib.suppress(OSError):
+            self.close()
+
     def _sync(self) -> None:
         if self._durable:
             sync_file(self._descriptor)

@@ -68,7 +68,7 @@ class ReadLog:
         return not self.scan.needs_repair and not self.closers
 
 
-def log_buckets(root: Path) -> list[Path]:
+def log_buckets(root: Path) -> list[str]:
     """The folders of a root that hold sessions, in order of their names.
 
     A missing root has none; anything else that keeps us from looking raises `StorageFailed`, also
@@ -84,7 +84,7 @@ def log_buckets(root: Path) -> list[Path]:
         return []
     except OSError as error:
         raise StorageFailed(None, root, "list", error) from error
-    return [root / name for name in sorted(bucket.name for bucket in buckets)]
+    return sorted(bucket.path for bucket in buckets)
 
 
 def find_logs(root: Path, session_id: str) -> list[Path]:
@@ -94,13 +94,14 @@ def find_logs(root: Path, session_id: str) -> list[Path]:
         return []
     found = []
     for bucket in log_buckets(root):
+        path = f"{bucket}/{name}"
         try:
-            os.lstat(bucket / name)
+            os.lstat(path)
         except FileNotFoundError:
             continue
         except OSError as error:
-            raise StorageFailed(session_id, bucket / name, "look-up", error) from error
-        found.append(bucket / name)
+            raise StorageFailed(session_id, path, "look-up", error) from error
+        found.append(Path(path))
     return found
 
 
@@ -192,14 +193,15 @@ def list_logs(root: Path) -> list[ListEntry]:
             raise StorageFailed(None, bucket, "list", error) from error
         for name in names:
             if name.endswith(LOG_SUFFIX) and name != LOG_SUFFIX:
+                path = Path(bucket, name)
                 stem = name.removesuffix(LOG_SUFFIX)
                 session_id = decode_segment(stem)
                 if session_id is None:
                     # A name that no id has: listed under itself, for hiding it would help nobody,
                     # but apart from the session that may really have the id it looks like.
-                    nameless.append(_list_entry(stem, bucket / name, [bucket / name], named=False))
+                    nameless.append(_list_entry(stem, path, [path], named=False))
                 else:
-                    places.setdefault(session_id, []).append(bucket / name)
+                    places.setdefault(session_id, []).append(path)
     entries_found = (
         _list_entry(session_id, path, paths)
         for session_id, paths in places.items()

@@ -11,6 +11,7 @@ from __future__ import annotations
 import fcntl
 import os
 import weakref
+from contextlib import suppress
 from pathlib import Path
 
 from torntail.stores.contract import StorageFailed, WriterConflict
@@ -67,6 +68,11 @@ class WriterLock:
                 fcntl.flock(descriptor, fcntl.LOCK_UN)
             finally:
                 os.close(descriptor)
+
+    def __del__(self) -> None:
+        # A store that was forgotten without `close` must not hold the session for ever.
+        with suppress(OSError):
+            self.release()
 
     def _abandon(self) -> None:
         """In a forked child: drops the copy without unlocking what the parent holds."""
