@@ -193,6 +193,23 @@ assert kept(1, b"fine") == 4
     assert (done.returncode, done.stdout, done.stderr) == (0, b"fine", b"")
 
 
+def test_pyfakefs_beside_the_wrappers(tmp_path):
+    """It exchanges the functions of `os` that it finds in modules; ours must not be among them."""
+    fake = pytest.importorskip("pyfakefs.fake_filesystem_unittest")
+    install()
+    path = tmp_path / "only-in-the-fake-system"
+    with fake.Patcher():
+        path.parent.mkdir(parents=True)
+        path.write_text("fake")
+        with open(path) as file:
+            assert file.read() == "fake"
+    assert os.listdir(tmp_path) == []
+    with Recorder(tmp_path) as recorder:
+        path.write_text("real")
+    recorder.check()
+    assert len(recorder.operations) == 2
+
+
 def test_one_recording_at_a_time(tmp_path):
     with Recorder(tmp_path), pytest.raises(RuntimeError, match="already records"):
         Recorder(tmp_path).start()

@@ -17,10 +17,28 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from torntail.crash.disk import PAGE_BYTES, SECTOR_BYTES, Disk, DiskImage, FileVersions, Model, Name
+from torntail.crash.disk import (
+    PAGE_BYTES,
+    SECTOR_BYTES,
+    Disk,
+    DiskImage,
+    FileVersions,
+    Model,
+    Name,
+    Tree,
+)
 from torntail.crash.oplog import Acknowledged, Inode, Invoked, Operation, Write
 
-__all__ = ["GARBAGE", "Crash", "FileChoice", "Moment", "crashes", "moments", "tear_points"]
+__all__ = [
+    "GARBAGE",
+    "Crash",
+    "FileChoice",
+    "Images",
+    "Moment",
+    "crashes",
+    "moments",
+    "tear_points",
+]
 
 GARBAGE: Final = -1
 """In the place of a version: bytes that never were in the file."""
@@ -114,6 +132,29 @@ class Crash(msgspec.Struct, frozen=True):
         if self.files is None:
             return {}
         return {inode: choice.content(disk.files[inode]) for inode, choice in self.files}
+
+
+class Images:
+    """The images of one moment: each tree and each content is worked out once."""
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+        self._trees: dict[tuple[int, ...] | None, Tree] = {}
+        self._contents: dict[tuple[Inode, FileChoice], bytes] = {}
+
+    def of(self, crash: Crash) -> DiskImage:
+        """What a crash leaves; the same as `crash.image(disk)`."""
+        tree = self._trees.get(crash.names)
+        if tree is None:
+            tree = self._trees[crash.names] = self._disk.tree(crash._names(self._disk))
+        contents: dict[Inode, bytes] = {}
+        for inode, choice in crash.files or ():
+            content = self._contents.get((inode, choice))
+            if content is None:
+                content = choice.content(self._disk.files[inode])
+                self._contents[inode, choice] = content
+            contents[inode] = content
+        return self._disk.filled(tree, contents)
 
 
 @dataclass(frozen=True, slots=True)

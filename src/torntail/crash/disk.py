@@ -40,7 +40,16 @@ from torntail.crash.oplog import (
     Write,
 )
 
-__all__ = ["PAGE_BYTES", "SECTOR_BYTES", "Disk", "DiskImage", "FileVersions", "Model", "Name"]
+__all__ = [
+    "PAGE_BYTES",
+    "SECTOR_BYTES",
+    "Disk",
+    "DiskImage",
+    "FileVersions",
+    "Model",
+    "Name",
+    "Tree",
+]
 
 PAGE_BYTES: Final = 4096
 SECTOR_BYTES: Final = 512
@@ -78,6 +87,14 @@ class DiskImage:
 
     def __hash__(self) -> int:
         return hash((frozenset(self.files.items()), self.directories))
+
+
+class Tree(NamedTuple):
+    """Paths without contents: what names span."""
+
+    files: tuple[tuple[str, Inode], ...]
+    directories: frozenset[str]
+    links: tuple[tuple[str, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,23 +295,32 @@ class Disk:
 
         What hangs on a directory that has no name itself is lost with it.
         """
-        names = self.names if names is None else names
-        contents = {} if contents is None else contents
+        return self.filled(self.tree(names), {} if contents is None else contents)
+
+    def tree(self, names: Mapping[Name, Inode] | None = None) -> Tree:
+        """The paths that these names span."""
         children: dict[Inode, list[tuple[str, Inode]]] = {}
-        for (parent, name), inode in names.items():
+        for (parent, name), inode in (self.names if names is None else names).items():
             children.setdefault(parent, []).append((name, inode))
-        files: dict[str, bytes] = {}
+        files: list[tuple[str, Inode]] = []
         directories: set[str] = set()
         places: dict[Inode, list[str]] = {}
         for path, inode in _walk(children, ROOT, "", frozenset({ROOT})):
             if inode in self.directories:
                 directories.add(path)
             else:
-                content = contents.get(inode)
-                files[path] = self.files[inode].visible if content is None else content
+                files.append((path, inode))
                 places.setdefault(inode, []).append(path)
         links = tuple(tuple(sorted(paths)) for paths in places.values() if len(paths) > 1)
-        return DiskImage(files, frozenset(directories), tuple(sorted(links)))
+        return Tree(tuple(files), frozenset(directories), tuple(sorted(links)))
+
+    def filled(self, tree: Tree, contents: Mapping[Inode, bytes]) -> DiskImage:
+        """A tree with `contents` where given and the visible bytes elsewhere."""
+        files: dict[str, bytes] = {}
+        for path, inode in tree.files:
+            content = contents.get(inode)
+            files[path] = self.files[inode].visible if content is None else content
+        return DiskImage(files, tree.directories, tree.links)
 
 
 def _walk(

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import msgspec
 
-from torntail.crash.crashes import Crash, Moment, crashes, is_mark, moments
+from torntail.crash.crashes import Crash, Images, Moment, crashes, is_mark, moments
 from torntail.crash.disk import Disk, DiskImage, Model
 from torntail.crash.oplog import Acknowledged, Invoked, Operation, Write
 from torntail.drive.inline_store import InlineStore
@@ -278,11 +278,16 @@ class _Expansion:
         for model in self.run.models:
             judged: set[tuple[int, int]] = set()
             budget = self.limit
+            before: tuple[Disk, Ledger] | None = None
             for moment, ledger, call in self._moments(model):
                 self.run.counts.moments += 1
+                if before is not None and moment.disk is before[0] and ledger is before[1]:
+                    continue  # An operation that settled nothing new.
+                before = moment.disk, ledger
+                images = Images(moment.disk)
                 for crash in crashes(moment, model, self.run.seed):
                     self.run.counts.images += 1
-                    image = crash.image(moment.disk)
+                    image = images.of(crash)
                     key = hash(image)
                     if (key, id(ledger)) in judged:
                         continue

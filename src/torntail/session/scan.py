@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import chain
+from typing import Final
 
 from torntail.session.codec import (
     leading_object_end,
@@ -20,6 +21,8 @@ from torntail.session.codec import (
     parse_header,
 )
 from torntail.session.events import FORMAT_VERSION, MalformedRecord, SessionEvent, SessionHeader
+
+_SMALL_BLOCK_BYTES: Final = 1024
 
 __all__ = ["Damage", "LogScan", "Outcome", "TornTail", "scan_events", "scan_log"]
 
@@ -138,7 +141,12 @@ def scan_events(
     rest = iter(blocks)
     committed = seq
     terminated = True
-    for block in rest:
+    # Parts of a block that is not canonical as a whole, the next one last.
+    parts: list[bytes] = []
+    while True:
+        block = parts.pop() if parts else next(rest, None)
+        if block is None:
+            break
         events = parse_block(block)
         if events is not None and [event.seq for event in events] == list(
             range(seq, seq + len(events))
@@ -151,7 +159,11 @@ def scan_events(
             line += len(events)
             byte += len(block)
             continue
-        # Some line of the block is not in the canonical form, or not in sequence: one by one.
+        middle = block.find(b"\n", len(block) // 2) + 1
+        if 0 < middle < len(block) and len(block) > _SMALL_BLOCK_BYTES:
+            parts += [block[middle:], block[:middle]]
+            continue
+        # Some line here is not in the canonical form, or not in sequence: one by one.
         lines = _lines(block)
         for text in lines:
             terminated = text.endswith(b"\n")
@@ -159,7 +171,7 @@ def scan_events(
                 event = parse_event(text[:-1] if terminated else text)
             except MalformedRecord as error:
                 unparsable = Damage(line, byte, error.reason, text[:80])
-                tail = chain(lines, chain.from_iterable(map(_lines, rest)))
+                tail = chain(lines, chain.from_iterable(map(_lines, chain(parts[::-1], rest))))
                 return _decide_tail(
                     text, tail, accept, unparsable, header=header, seq=seq, committed=committed
                 )
