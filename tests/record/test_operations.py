@@ -31,6 +31,7 @@ from torntail.crash.oplog import (
     Write,
 )
 from torntail.record.inprocess import Recorder
+from torntail.record.install import install
 
 Script = Callable[[Path], None]
 
@@ -575,8 +576,7 @@ def test_a_short_write_is_logged_short(tmp_path):
 
 
 def test_a_file_opened_before_the_recording(tmp_path):
-    with Recorder(tmp_path):
-        pass  # The wrappers stand from here on.
+    install()
     with open(tmp_path / "a", "wb", buffering=0) as file:
         with Recorder(tmp_path) as recorder:
             os.rename(tmp_path / "a", tmp_path / "b")

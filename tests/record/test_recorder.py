@@ -45,7 +45,7 @@ from torntail.record.inprocess import (
     UnseenWrite,
     disk_of,
 )
-from torntail.record.install import install, installed, uninstall
+from torntail.record.install import install, installed
 from torntail.record.real import ORIGINALS, Real
 from torntail.record.replay import first_difference, replayed
 from torntail.record.scratch import Scratch
@@ -196,18 +196,37 @@ assert kept(1, b"fine") == 4
 def test_pyfakefs_beside_the_wrappers(tmp_path):
     """It exchanges the functions of `os` that it finds in modules; ours must not be among them."""
     fake = pytest.importorskip("pyfakefs.fake_filesystem_unittest")
-    install()
     path = tmp_path / "only-in-the-fake-system"
-    with fake.Patcher():
-        path.parent.mkdir(parents=True)
-        path.write_text("fake")
-        with open(path) as file:
-            assert file.read() == "fake"
-    assert os.listdir(tmp_path) == []
+
+    def write_in_fake_system() -> None:
+        with fake.Patcher():
+            os.makedirs(path.parent)
+            path.write_text("fake")
+            assert path.read_text() == "fake"
+
     with Recorder(tmp_path) as recorder:
+        write_in_fake_system()
         path.write_text("real")
+        path.unlink()
     recorder.check()
-    assert len(recorder.operations) == 2
+    assert len(recorder.operations) == 3
+    # It remembers from its first start in which modules it found what.
+    with fake.Patcher(use_cache=False):
+        os.makedirs(path.parent)
+        with open(path, "w") as file:
+            file.write("fake")
+    fake.Patcher.clear_fs_cache()
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_recorder_takes_its_own_wrappers_away(tmp_path):
+    with Recorder(tmp_path):
+        assert installed()
+    assert not installed()
+    install()
+    with Recorder(tmp_path):
+        pass
+    assert installed()
 
 
 def test_one_recording_at_a_time(tmp_path):
@@ -669,6 +688,7 @@ def perform(root: Path, files: list[io.FileIO], step: tuple) -> None:
 @given(st.lists(STEPS, max_size=25), st.lists(STEPS, max_size=25))
 def test_replay_of_any_work_is_the_real_directory(before, steps):
     """And the fast replay agrees with the disks of the crash room, in every model."""
+    install()  # Files opened before the recording are written in it.
     with Scratch() as scratch:
         root = Path(scratch.new_directory())
         files: list[io.FileIO] = []
@@ -705,15 +725,12 @@ def test_first_difference(one, other):
 
 
 def test_the_switch(tmp_path):
-    uninstall_afterwards = not installed()
     install()
     assert os.write != Real.write
     assert builtins.open is io.open
     with open(tmp_path / "a", "wb", buffering=0) as file:
         assert file.write(b"nobody records") == 14
         assert file.truncate(3) == 3
-    if uninstall_afterwards:
-        uninstall()
 
 
 def test_operations_on_a_disk_made_by_hand(tmp_path):

@@ -436,11 +436,11 @@ class append_glued_to_a_torn_fragment(CarefulStore):
 
 @_animal("CR-4")
 class a_repair_that_never_ends(CarefulStore):
-    """Each load of a log that once was torn appends a note."""
+    """Each load of a log that a crash once interrupted appends a note."""
 
     def after_load(self, session_id: str) -> None:
         path = self.find(session_id)[0]
-        if len(path.read_bytes()) % 3 == 0:
+        if b'"interrupted"' in path.read_bytes():
             event = SessionEvent("note", self.next_seq[session_id], 0, {})
             self.put(path, encode_event(event) + b"\n")
             self.next_seq[session_id] += 1

@@ -84,11 +84,14 @@ def crash_campaign(
     images: int,
     durability: Durability | None = None,
     plan: str | None = None,
+    sought: Iterable[str] = (),
     workers: int | None = None,
     progress: Callable[[CrashResult], None] = lambda result: None,
     hang_seconds: float = HANG_SECONDS,
 ) -> CrashResult:
     """Crashes a target on about `images` distinct images, shared among `workers` processes.
+
+    Ends early when each clause of `sought` is found violated by one of them.
 
     With `workers` 0, or for a target that only this process knows, all is done here.
     """
@@ -105,6 +108,7 @@ def crash_campaign(
             shard=number,
             shards=max(1, count),
             plan=plan,
+            sought=frozenset(sought),
         )
         for number in range(max(1, count))
     ]
@@ -203,6 +207,9 @@ def _crash_in_workers(
                     result.losses.append(WorkerLoss(worker.plan, reason))
                     worker.process.kill()
             progress(result)
+            sought = shares[0].sought
+            if sought and sought <= {finding.clause for finding in result.findings}:
+                return
     finally:
         for worker in workers.values():
             worker.process.kill()

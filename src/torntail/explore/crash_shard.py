@@ -33,7 +33,7 @@ class Share(msgspec.Struct, frozen=True, kw_only=True):
     """What one worker is to do.
 
     `images` distinct images, of the plans whose number is `shard` modulo `shards`, or of the plan
-    `plan` alone.
+    `plan` alone. When each clause of `sought` is violated there is nothing more to learn.
     """
 
     models: tuple[Model, ...]
@@ -42,6 +42,7 @@ class Share(msgspec.Struct, frozen=True, kw_only=True):
     shard: int = 0
     shards: int = 1
     plan: str | None = None
+    sought: frozenset[str] = frozenset()
 
 
 class CrashFinding(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,6 +88,10 @@ class ShareReport(msgspec.Struct, frozen=True, kw_only=True):
     unseen: str | None = None
 
 
+class _Enough(Exception):
+    """All that was sought is found."""
+
+
 def crash_share(
     target: Target,
     share: Share,
@@ -105,6 +110,8 @@ def crash_share(
         if finding.cause not in causes and same_clause < _CAUSES_PER_CLAUSE:
             causes[finding.cause] = finding
             found(finding)
+            if share.sought and share.sought <= {known.clause for known in causes.values()}:
+                raise _Enough
 
     def on_tick(counts: Counts) -> None:
         tick(_report(counts, plan_name, len(causes)))
@@ -125,6 +132,8 @@ def crash_share(
             run.run(plan)
         except RecordingFailed as error:
             unseen = str(error)
+            break
+        except _Enough:
             break
         if plans_left is not None:
             plans_left -= 1

@@ -99,6 +99,7 @@ class RecoveryJudge:
         self._closers: dict[tuple[int, int], tuple[SessionEvent, ...]] = {}
         self._lawful: dict[int, bool] = {}
         self._problems: dict[int, str | None] = {}
+        self._continued: dict[tuple[int, int], tuple[Breach, ...]] = {}
 
     def breaches(self, recovery: Recovery, ledger: Ledger) -> Iterator[Breach]:
         """Every breach of the CR clauses in a recovery from a crash with this ledger."""
@@ -111,7 +112,7 @@ class RecoveryJudge:
             yield from breaches
             if not breaches:
                 yield from _judge_again(session, recovery, self.capabilities)
-                yield from _judge_continuation(session, recovery, debt, self.capabilities)
+                yield from self._continuation(session, recovery, debt)
         yield from _judge_list(recovery, ledger)
 
     def closers(self, submitted: tuple[SessionEvent, ...], kept: int) -> tuple[SessionEvent, ...]:
@@ -159,6 +160,14 @@ class RecoveryJudge:
                 yield Breach("CR-9", session, problem)
         if capabilities.header and not _same_header(answer.session.header, debt.header):
             yield Breach("CR-6", session, "the header is not the one that was given")
+
+    def _continuation(self, session: str, recovery: Recovery, debt: Debt) -> tuple[Breach, ...]:
+        key = (id(recovery.continued.get(session)), id(debt.header))
+        if key not in self._continued:
+            self._continued[key] = tuple(
+                _judge_continuation(session, recovery, debt, self.capabilities)
+            )
+        return self._continued[key]
 
     def _unanswered(self, loaded: LoadedSession, submitted: tuple[SessionEvent, ...]) -> str | None:
         """What a provider would refuse in a log whose plan kept the grammar (CR-9)."""

@@ -12,6 +12,9 @@ Files are real and the operations are carried out by the real functions; only th
 that succeed are logged, in the order in which they took effect, threads included. What is missed is
 a hole in the log and not a wrong crash, and `check` finds it by replaying the log.
 
+Whoever makes many recordings, or wants to see a store whose modules keep the functions of `os` by
+name, calls `install.install()` first, before the store is imported: the wrappers then stay.
+
 Not seen (see `install` for the ways around the wrappers): writes by C extensions such as sqlite3,
 by child processes, through a writable `mmap`, and by `os.splice`. `check` finds those by what they
 leave behind. It cannot find a write whose effect is gone at the end, or an fsync made past the
@@ -29,7 +32,7 @@ from typing import Self
 from torntail.crash.disk import Disk, DiskImage, FileVersions, Name
 from torntail.crash.oplog import ROOT, Acknowledged, Inode, Invoked, Operation, OpLog
 from torntail.record.calls import CALLS
-from torntail.record.install import install
+from torntail.record.install import install, installed, uninstall
 from torntail.record.ledger import Before, CrashNow, Cut, Ledger
 from torntail.record.problems import RecordingFailed, Unmodelled, UnseenWrite
 from torntail.record.replay import first_difference, replayed
@@ -61,21 +64,30 @@ class Recorder:
         self.root = os.path.abspath(root)
         self.disk = disk_of(read_tree(self.root)) if disk is None else disk
         self._ledger = Ledger(self.root, self.disk, before)
+        self._installed = False
 
     # --- recording ------------------------------------------------------------------------------
 
     def start(self) -> Self:
-        """Begins or goes on; raises RuntimeError while another recorder of this process does."""
-        if CALLS.ledger is not None and CALLS.ledger is not self._ledger:
+        """Begins or goes on; raises RuntimeError while another recorder of this process does.
+
+        Puts the wrappers in place if they do not stand, and then `stop` takes them away again.
+        """
+        if CALLS.ledger is self._ledger:
+            return self
+        if CALLS.ledger is not None:
             raise RuntimeError(f"this process already records {CALLS.ledger.root!r}")
+        self._installed = not installed()
         install()
         CALLS.ledger = self._ledger
         return self
 
     def stop(self) -> None:
-        """Ends the recording; the wrappers stay in place, passive."""
+        """Ends the recording; again is harmless."""
         if CALLS.ledger is self._ledger:
             CALLS.ledger = None
+            if self._installed:
+                uninstall()
 
     def __enter__(self) -> Self:
         return self.start()

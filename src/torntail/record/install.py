@@ -4,6 +4,8 @@ Decides which references are exchanged: the attributes of `os`, `io`, `builtins`
 macOS), the same functions in the globals of modules outside the standard library that imported them
 by name before, and the default arguments in which `tempfile` keeps `os.unlink`. While nothing is
 recorded a wrapper costs a fraction of a microsecond, so they may stay for the life of the process.
+Only not beside pyfakefs: started while they stand, it does not know this `open` for the built-in
+one and leaves it real.
 
 Not reached: the real functions in default arguments, class attributes, closures and data structures
 of modules imported before, calls through `posix` and `_io`, and whatever writes without Python.
