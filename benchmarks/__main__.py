@@ -1,4 +1,4 @@
-"""`python -m benchmarks [load|append|memory|sqlite …]`: the ratios, as a table and as JSON."""
+"""`python -m benchmarks [load|append|memory|sqlite|crash …]`: ratios, as a table and as JSON."""
 
 from __future__ import annotations
 
@@ -10,10 +10,16 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks import append, load, memory, sqlite
+from benchmarks import append, crash, load, memory, sqlite
 from benchmarks.measure import Measured, file_system
 
-SUBJECTS = {"load": load.run, "append": append.run, "memory": memory.run, "sqlite": sqlite.run}
+SUBJECTS = {
+    "load": load.run,
+    "append": append.run,
+    "memory": memory.run,
+    "sqlite": sqlite.run,
+    "crash": crash.run,
+}
 
 
 def main() -> int:

@@ -152,7 +152,9 @@ def test_a_new_file_without_any_fsync() -> None:
     }
     assert files_of(final_images("ordered", operations)) == allowed
     garbage = files_of(final_images("posix", operations)) - allowed
-    assert [len(dict(image)["log"]) for image in garbage] == [2]
+    assert {len(dict(image)["log"]) for image in garbage} == {2}
+    # All of it, or the second byte behind a good first one; or that byte is not there yet.
+    assert len(garbage) == 3
 
 
 def test_an_fsync_of_a_new_file_settles_its_name_in_a_journal_only() -> None:

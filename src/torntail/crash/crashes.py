@@ -27,7 +27,17 @@ from torntail.crash.disk import (
     Name,
     Tree,
 )
-from torntail.crash.oplog import Acknowledged, Inode, Invoked, Operation, Write
+from torntail.crash.oplog import (
+    Acknowledged,
+    Inode,
+    Invoked,
+    Operation,
+    SyncAll,
+    SyncDirectory,
+    SyncFile,
+    Truncate,
+    Write,
+)
 
 __all__ = [
     "GARBAGE",
@@ -61,6 +71,15 @@ class FileChoice(msgspec.Struct, frozen=True):
     length: int
     version: int
     patches: tuple[tuple[int, int, int], ...] = ()
+
+    def involves_last(self, file: FileVersions) -> bool:
+        """Whether the newest version has a part in it, by its bytes or by its length."""
+        last = len(file.versions) - 1
+        return (
+            self.version == last
+            or self.length == len(file.visible) != len(file.versions[last - 1])
+            or any(version == last for _, _, version in self.patches)
+        )
 
     def content(self, file: FileVersions) -> bytes:
         """The bytes this choice leaves."""
@@ -204,22 +223,43 @@ def tear_points(offset: int, data: bytes) -> list[int]:
 
 
 def crashes(
-    moment: Moment, model: Model, seed: int = 0, *, exhaustive: int = EXHAUSTIVE
+    moment: Moment,
+    model: Model,
+    seed: int = 0,
+    *,
+    exhaustive: int = EXHAUSTIVE,
+    since: Disk | None = None,
 ) -> Iterator[Crash]:
     """The ways to crash at a moment under a model; `moment.disk` must be of that model, any model
     doing for `kill`. Up to `exhaustive` combinations are all given, of more a spread.
+
+    With `since`, the disk one operation earlier, only those that leave something that could not be
+    left then: what the last operation took part in.
     """
     if model == "kill":
         yield Crash("kill", moment.position, moment.torn)
         return
-    if moment.torn is not None and not (
-        isinstance(moment.operation, Write) and moment.operation.synced
-    ):
+    operation = moment.operation
+    if moment.torn is not None and not (isinstance(operation, Write) and operation.synced):
         return  # The tears of a write that is not synced are among the choices for its file.
     disk = moment.disk
     pending = disk.pending_files
     name_choices = _name_choices(disk)
     file_choices = [_file_choices(disk.files[inode], model) for inode in pending]
+    if since is not None:
+        if isinstance(operation, SyncFile | SyncDirectory | SyncAll):
+            return  # It takes possibilities away and adds none.
+        if isinstance(operation, Truncate) or (
+            isinstance(operation, Write) and not operation.synced
+        ):
+            index = pending.index(operation.inode)
+            file = disk.files[operation.inode]
+            file_choices[index] = [one for one in file_choices[index] if one.involves_last(file)]
+        elif not isinstance(operation, Write):
+            old = sum(map(len, since.changes))
+            name_choices = [names for names in name_choices if names and names[-1] >= old]
+    if not name_choices or not all(file_choices):
+        return
 
     def crash(names: tuple[int, ...], files: Iterable[FileChoice]) -> Crash:
         chosen = tuple(zip(pending, files, strict=True))
@@ -301,9 +341,29 @@ def _file_choices(file: FileVersions, model: Model) -> list[FileChoice]:
             choices.append(FileChoice(len(after), last, ((start, stop, 0),)))
             choices.append(FileChoice(len(after), 0, ((start, stop, last),)))
             choices.append(FileChoice(min(stop, len(after)), 0, ((start, stop, last),)))
-    if model == "posix" and len(after) > len(before):
-        choices.append(FileChoice(len(after), 0, ((len(before), len(after), GARBAGE),)))
+    if model == "posix":
+        choices += _whole_writes(file)
     return [*dict.fromkeys(choices), visible]
+
+
+def _whole_writes(file: FileVersions) -> list[FileChoice]:
+    """Each write lost, kept alone, or turned to garbage on its own; and all of them garbage."""
+    last = len(file.versions) - 1
+    before, after = len(file.durable), len(file.visible)
+    choices = []
+    for index, written in enumerate(file.writes, start=1):
+        if written is None:
+            continue
+        start, stop = written[0], written[0] + written[1]
+        choices.append(FileChoice(after, last, ((start, stop, index - 1),)))
+        choices.append(FileChoice(max(before, stop), 0, ((start, stop, index),)))
+        choices.append(FileChoice(after, last, ((start, stop, GARBAGE),)))
+        for cut in (written[1] // 3, 2 * written[1] // 3):
+            choices.append(FileChoice(after, last, ((start + cut, stop, GARBAGE),)))
+            choices.append(FileChoice(stop, index - 1, ((start, start + cut, index),)))
+    if after > before and len(file.writes) > 1:
+        choices.append(FileChoice(after, 0, ((before, after, GARBAGE),)))
+    return _spread(choices, 3 * _TEARS)
 
 
 def _changed_pieces(before: bytes, after: bytes, edge: int) -> list[tuple[int, int]]:

@@ -281,11 +281,15 @@ class _Expansion:
             before: tuple[Disk, Ledger] | None = None
             for moment, ledger, call in self._moments(model):
                 self.run.counts.moments += 1
-                if before is not None and moment.disk is before[0] and ledger is before[1]:
-                    continue  # An operation that settled nothing new.
-                before = moment.disk, ledger
+                since = None
+                if before is not None and ledger is before[1]:
+                    if moment.disk is before[0]:
+                        continue  # An operation that changed nothing, for the same debts.
+                    since = before[0]
+                if moment.torn is None:
+                    before = moment.disk, ledger
                 images = Images(moment.disk)
-                for crash in crashes(moment, model, self.run.seed):
+                for crash in crashes(moment, model, self.run.seed, since=since):
                     self.run.counts.images += 1
                     image = images.of(crash)
                     key = hash(image)
