@@ -18,9 +18,10 @@ from torntail.cli_files import inspect_command, repair_command
 from torntail.drive.onlooker import HarnessError
 from torntail.drive.target import TargetError, target_of
 from torntail.explore.campaign import certify
-from torntail.judge.clauses import GROUPS, UnknownClauseError, clause
+from torntail.explore.plans import UnknownPlanError
+from torntail.judge.clauses import GROUPS, UnknownClauseError, clause, clauses_in_group
 from torntail.judge.obligations import OBLIGATIONS
-from torntail.report.certificate_json import read_certificate, write_certificate
+from torntail.report.certificate_json import certificate_text, read_certificate, write_certificate
 from torntail.report.inspection import printable
 from torntail.report.terminal import LiveProgress, print_certificate
 
@@ -81,6 +82,7 @@ def main(traceback: bool) -> None:
     "  torntail certify mypackage.store:open_store --only DM --seed 7\n"
     "  torntail certify jsonl --level power --json certificate.json\n"
     "  torntail certify jsonl --durability process --level power   (shows what fsync is for)\n"
+    "  torntail certify jsonl --device-faults\n"
     "  torntail certify mypackage.store:open_store --accept 'DM-2=no copies yet, see #12'\n"
     "\b\nExit codes: 0 pass, 1 violated, 2 usage, 3 unknown, 4 broken baseline, 70 internal error.",
 )
@@ -100,14 +102,14 @@ def main(traceback: bool) -> None:
     "--only",
     metavar="CLAUSE",
     multiple=True,
-    help="Only this clause, or group (RW, DM); may be given again.",
+    help="Only this clause, or group (RW, DM), or several with commas; may be given again.",
 )
 @click.option(
     "--json",
     "json_path",
     metavar="PATH",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Also write the certificate there.",
+    help="Also write the certificate there; - is standard output, the table then goes to stderr.",
 )
 @click.option(
     "--accept",
@@ -140,6 +142,11 @@ def main(traceback: bool) -> None:
     type=click.IntRange(min=0, max=64),
     help="Processes that crash the store; default is one for each core.",
 )
+@click.option(
+    "--device-faults",
+    is_flag=True,
+    help="Also load disks left by a broken or lying device; counted apart from the verdict.",
+)
 def certify_command(
     target: str,
     level: Any,
@@ -153,6 +160,7 @@ def certify_command(
     images: int | None,
     plan: str | None,
     workers: int | None,
+    device_faults: bool,
 ) -> None:
     """Proves or refutes what a store claims.
 
@@ -161,7 +169,8 @@ def certify_command(
     `capabilities`.
     """
     accepted = _accepted(accept, baseline)
-    if json_path is not None and not json_path.absolute().parent.is_dir():
+    to_stdout = json_path is not None and str(json_path) == "-"
+    if json_path is not None and not to_stdout and not json_path.absolute().parent.is_dir():
         _fail(f"--json {json_path}: there is no directory {json_path.absolute().parent}")
     try:
         resolved = target_of(target, durability=durability)
@@ -171,26 +180,37 @@ def certify_command(
                 level=level,
                 durability=durability,
                 seed=seed,
-                only=only,
+                only=_selectors(only),
                 accept=accepted,
                 budget=budget,
                 progress=progress,
                 images=images,
                 plan=plan,
                 workers=workers,
+                device_faults=device_faults,
             )
-    except (TargetError, UnknownClauseError) as error:
+    except (TargetError, UnknownClauseError, UnknownPlanError) as error:
         _fail(str(error))
     except HarnessError as error:
         click.echo(f"torntail: {printable(str(error))} (report it to {_ISSUES})", err=True)
         sys.exit(INTERNAL)
-    if json_path is not None:
+    if to_stdout:
+        click.echo(certificate_text(certificate), nl=False)
+    elif json_path is not None:
         try:
             write_certificate(certificate, json_path)
         except OSError as error:
             _fail(f"--json {json_path}: {error.strerror}")
-    print_certificate(certificate, progress.seconds)
+    print_certificate(certificate, progress.seconds, stderr=to_stdout)
     sys.exit(certificate.exit_code)
+
+
+def _selectors(only: tuple[str, ...]) -> list[str]:
+    """The clauses and groups named: separated by commas, in letters of any case."""
+    parts = [part.strip().upper() for text in only for part in text.split(",") if part.strip()]
+    if only and not parts:
+        _fail(f"--only {only[0]!r}: name a clause or a group, as in --only RW-1,DM")
+    return list(dict.fromkeys(parts))
 
 
 def _accepted(accept: tuple[str, ...], baseline: Path | None) -> dict[str, str]:
@@ -208,7 +228,7 @@ def _accepted(accept: tuple[str, ...], baseline: Path | None) -> dict[str, str]:
         if not equals or not reason.strip():
             _fail(f"--accept {entry!r}: give a reason, as in --accept 'DM-2=no copies yet'")
         try:
-            accepted[clause(clause_id).id] = reason.strip()
+            accepted[clause(clause_id.strip().upper()).id] = reason.strip()
         except UnknownClauseError as error:
             _fail(f"--accept: {error}")
     return accepted
@@ -222,10 +242,19 @@ def _fail(text: str) -> NoReturn:
 # --- explain --------------------------------------------------------------------------------------
 
 
-@main.command("explain", epilog="Example:  torntail explain DM-1")
+@main.command("explain", epilog="Examples:  torntail explain DM-1  ·  torntail explain DM")
 @click.argument("clause_id", metavar="CLAUSE")
 def explain_command(clause_id: str) -> None:
-    """Says what a clause promises, who is held to it, and what must have occurred to pass it."""
+    """Says what a clause promises, who is held to it, and what must have occurred to pass it.
+
+    CLAUSE may be a group (RW, DM): then its clauses are listed.
+    """
+    clause_id = clause_id.strip().upper()
+    if clause_id in GROUPS:
+        click.echo(f"{clause_id} · {GROUPS[clause_id]}\n")
+        for one in clauses_in_group(clause_id):
+            click.echo(f"{one.id:<6} {one.summary}")
+        return
     try:
         found = clause(clause_id)
     except UnknownClauseError as error:

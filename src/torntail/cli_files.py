@@ -99,7 +99,7 @@ Examples:
 )
 def inspect_command(path: Path, json_lines: bool, session_id: str | None) -> None:
     """Shows what `stores.inspection` finds; see `_INSPECT_HELP`."""
-    if path.is_dir():
+    if _is_directory(path):
         if session_id is not None:
             _fail("--id names one session: give its file instead of a folder")
         _inspect_directory(path, json_lines)
@@ -111,6 +111,13 @@ def inspect_command(path: Path, json_lines: bool, session_id: str | None) -> Non
         _say(f"{printable(str(path))}: no sessions")
     if not all(one.loads for one in found):
         raise SystemExit(REFUSED)
+
+
+def _is_directory(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError as error:
+        _fail(f"{path}: cannot be read: {error.strerror or error}; check the path and its rights")
 
 
 def _inspect_file(path: Path, session_id: str | None = None) -> list[Inspection]:
@@ -285,9 +292,9 @@ def _repair(path: Path, found: Inspection, root: Path, session_id: str) -> None:
 
 
 def _salvage(path: Path, found: Inspection, out: Path, dry_run: bool) -> None:
-    if out.exists() or out.is_symlink():
-        _fail(f"{out}: exists already; choose a name for a new file")
     try:
+        if out.exists() or out.is_symlink():
+            _fail(f"{out}: exists already; choose a name for a new file")
         salvage = plan_salvage(path, found, out)
         summary = f"{salvage.events} events and {salvage.closers} closers"
         if salvage.header.id != found.session_id:

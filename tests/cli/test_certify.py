@@ -8,12 +8,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 from click.testing import CliRunner, Result
 
-from torntail import cli
+from torntail import Capabilities, cli
 from torntail.cli import main
+from torntail.judge.verdict import Certificate, ClauseResult, Finding, Request
 from torntail.report.certificate_json import read_certificate
+from torntail.report.terminal import print_certificate
 
 BROKEN = "tests.zoo.reading:empty_batch_for_an_unknown_id_fails"
 
@@ -54,7 +57,12 @@ def test_a_violation_exits_1_and_ends_with_the_command_that_shows_it_again() -> 
         (["json:__doc__"], "json:__doc__ is str, not a function"),
         (["os:getcwd"], "cannot be called with one argument, the directory"),
         (["memory", "--durability", "power"], "memory keeps nothing after its process"),
-        (["memory", "--only", "RW-99"], "no clause 'RW-99' in the contract"),
+        (["memory", "--only", "RW-99"], "no clause 'RW-99' in the contract; did you mean RW-9"),
+        (["memory", "--only", ","], "--only ',': name a clause or a group"),
+        (["memory", "--only", "VD-1"], "VD-1 is about torntail itself and is not judged by a run"),
+        (["memory", "--only", "rw,vd"], "VD is about torntail itself"),
+        (["JSONL"], "there is no store 'JSONL'; did you mean jsonl?"),
+        (["sqllite"], "did you mean sqlite?"),
         (["memory", "--accept", "RW-1"], "give a reason, as in --accept 'DM-2=no copies yet'"),
         (["memory", "--accept", "RW-99=x"], "no clause 'RW-99'"),
         (["memory", "--json", "no/such/place.json"], "there is no directory"),
@@ -68,6 +76,21 @@ def test_a_usage_error_is_one_line_and_exits_2(arguments: list[str], said: str) 
     assert said in result.stderr
     assert result.stderr.count("\n") == 1
     assert result.stdout == ""
+
+
+def test_clauses_are_named_in_any_case_and_several_at_once() -> None:
+    result = run("memory", "--only", "rw-5,RW-6", "--only", " rw-13", "--json", "-")
+    record = json.loads(result.stdout)
+    assert [one["clause"] for one in record["results"]] == ["RW-5", "RW-6", "RW-13"]
+    assert record["command"].endswith("--only RW-5 --only RW-6 --only RW-13")
+
+
+def test_the_certificate_goes_to_standard_output_and_the_table_elsewhere() -> None:
+    result = run(BROKEN, "--only", "RW-5", "--json", "-")
+    assert result.exit_code == 1
+    assert Certificate.from_json(json.loads(result.stdout)).verdict == "fail"
+    assert "RW-5 violated" in result.stderr
+    assert list(Path().glob("-*")) == []
 
 
 def test_unknown_exits_3() -> None:
@@ -128,9 +151,62 @@ def test_explain_says_who_is_held_to_a_clause() -> None:
     assert "asked of:     detects=gap" in result.stdout
     assert "torntail certify TARGET --only DM-3" in result.stdout
     assert CliRunner().invoke(main, ["explain", "CR-1"]).exit_code == 0
+    assert CliRunner().invoke(main, ["explain", "dm-3"]).stdout == result.stdout
     unknown = CliRunner().invoke(main, ["explain", "dm3"])
     assert (unknown.exit_code, unknown.stdout) == (2, "")
     assert "did you mean DM-3" in unknown.stderr
+
+
+def test_explain_lists_a_group() -> None:
+    result = CliRunner().invoke(main, ["explain", "rw"])
+    assert result.exit_code == 0
+    head, _, *lines = result.stdout.splitlines()
+    assert head == "RW · Reading and writing"
+    assert [line.split()[0] for line in lines] == [f"RW-{number}" for number in range(1, 18)]
+    assert lines[4] == "RW-5   an empty batch does nothing"
+
+
+def test_the_end_of_a_certificate(capsys: pytest.CaptureFixture[str]) -> None:
+    results = (
+        ClauseResult("RW-1", "pass", 1),
+        ClauseResult("RW-2", "not applicable"),
+        ClauseResult("RW-3", "unknown"),
+        ClauseResult("RW-4", "fail", 1, "it broke", "known"),
+        ClauseResult("RW-5", "fail", 1, "it broke"),
+        ClauseResult("RW-6", "fail", 1, "it broke"),
+        ClauseResult("DM-7", "counted", 96),
+    )
+    findings = tuple(
+        Finding(f"RW-{number}", "it broke", "a-case", ("load",), "cause", f"again {number}")
+        for number in (4, 5, 6)
+    )
+    certificate = Certificate(
+        torntail="0",
+        target="x",
+        seed=0,
+        capabilities=Capabilities(),
+        request=Request(level="none", accepted={"RW-4": "known"}),
+        results=results,
+        findings=findings,
+    )
+    print_certificate(certificate, 1.0)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-3:] == [
+        "fail · 2 fail, 1 accepted, 1 unknown, 1 pass, 1 counted, 1 not applicable",
+        "(the first of 2)",
+        "again 5",
+    ]
+    accepted = lines.index("RW-4 violated, accepted (known): it broke")
+    assert lines[accepted + 1 : accepted + 3] == ["", "RW-5 violated: it broke"]
+    one = msgspec.structs.replace(certificate, findings=findings[:2])
+    print_certificate(one, 1.0)
+    assert "the first of" not in capsys.readouterr().out
+
+
+def test_the_package_is_the_command() -> None:
+    command = [sys.executable, "-m", "torntail", "--version"]
+    done = subprocess.run(command, capture_output=True, check=True, text=True)
+    assert done.stdout.startswith("torntail, version")
 
 
 def test_as_a_process_color_is_for_those_who_ask() -> None:

@@ -353,3 +353,29 @@ def test_a_large_file_costs_little_memory(tmp_path: Path) -> None:
     kept, grown = map(int, answer.stdout.split())
     assert kept == 120_000
     assert grown < 12 << 20
+
+def test_the_bad_byte_is_shown_where_the_reason_names_one(tmp_path: Path) -> None:
+    """Deep in a long line, its beginning would not tell what is wrong."""
+    text = log("H T TS")
+    note = '{"type":"note","seq":8,"time":1,"data":{"text":"' + "é" * 300
+    note_bytes = note.encode() + b"*here*"
+    path = tmp_path / "loose.jsonl"
+    for bad, said in (
+        (b"\xff", f"invalid UTF-8 at byte {len(note_bytes)} of the line"),
+        (b"\x01", f"not JSON: Invalid control character at character {len(note) + 6}"),
+    ):
+        path.write_bytes(text + note_bytes + bad + b"and on\n")
+        shown = inspect(path).stdout
+        assert said in shown
+        (line,) = [line for line in shown.splitlines() if "found:" in line]
+        assert "found: …é" in line
+        assert "*here*" in line
+        assert "*here*" in record(path)["torn_excerpt"]
+    # A short line is shown from its beginning.
+    path.write_bytes(text + b'{"type":"note",\xff\n')
+    assert 'found: {"type":"note",\\xff' in inspect(path).stdout
+    assert record(path)["torn_excerpt"].startswith('{"type"')
+    # In the committed region and in the header as well.
+    path.write_bytes(text.replace(b'"turn/start"', b'"turn/st' + b"x" * 200 + b'*here*\xff"', 1))
+    assert "*here*" in record(path)["excerpt"]
+    assert record(path)["outcome"] == "corrupt"

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from torntail.crash.crashes import Crash, FileChoice, crashes, moments
-from torntail.crash.disk import Disk, DiskImage, FileVersions, Name
+from torntail.crash.disk import PENDING_VERSIONS, Disk, DiskImage, FileVersions, Name
 from torntail.crash.oplog import (
     ROOT,
     CreateFile,
@@ -294,3 +294,29 @@ def test_a_removed_directory_is_gone() -> None:
 def test_a_log_survives_json(operations: list[Operation]) -> None:
     log = OpLog(tuple(operations))
     assert OpLog.from_json(log.to_json()) == log
+
+
+def test_a_log_with_a_name_that_is_no_text_survives_json() -> None:
+    log = OpLog((CreateFile(ROOT, "\udcff", 1),))
+    assert OpLog.from_json(log.to_json()) == log
+
+
+def test_a_directory_never_has_two_names() -> None:
+    operations: list[Operation] = [
+        MakeDirectory(ROOT, "old", 1),
+        SyncAll(),
+        Rename(ROOT, "old", ROOT, "new"),
+    ]
+    directories = {image.directories for image in final_images("posix", operations)}
+    assert directories == {frozenset(), frozenset({"old"}), frozenset({"new"})}
+
+
+def test_a_file_that_is_never_synced_costs_bounded_memory() -> None:
+    file = FileVersions()
+    for number in range(1000):
+        file = file.written(number, b"x", synced=False)
+    assert len(file.versions) == PENDING_VERSIONS + 1
+    assert (file.durable, file.visible) == (b"", b"x" * 1000)
+    assert len(file.writes) == PENDING_VERSIONS
+    assert file.writes[0] is None
+    assert file.writes[-1] == (999, 1)

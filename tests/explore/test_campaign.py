@@ -44,6 +44,11 @@ def test_only_selects_clauses_and_groups() -> None:
 def test_a_clause_that_does_not_exist_is_refused() -> None:
     with pytest.raises(UnknownClauseError):
         certify("memory", only=["RW-99"])
+    with pytest.raises(UnknownClauseError, match="did you mean RW-1"):
+        certify("memory", only=["RW-l"])
+    for selector in ("VD-1", "VD"):
+        with pytest.raises(UnknownClauseError, match="is about torntail itself"):
+            certify("memory", only=[selector])
 
 
 def test_a_level_above_the_claim_is_said() -> None:
@@ -89,6 +94,39 @@ def test_a_witness_is_kept_where_git_does_not_see_it(tmp_path: Path) -> None:
     history = json.loads((witness / "history.json").read_text())
     assert [step["operation"]["operation"] for step in history][-2:] == ["damage", "load"]
     assert certificate.findings[0].sentence in (witness / "steps.txt").read_text()
+
+
+def test_a_witness_shows_what_was_found_and_nothing_else() -> None:
+    target = strangers.shrinks_to_something_else
+    certificate = certify(target, only=["RW-14"], runs=None)
+    (result,) = certificate.results
+    found = certificate.findings[0]
+    assert found.sentence == result.note == "load returned, where it has to refuse (version)"
+    # Without these two steps, load would have to say "not found", which is another promise.
+    assert any("append" in step for step in found.steps)
+    assert any("the header's version made" in step for step in found.steps)
+
+
+def test_accepted_and_not_applicable_now_is_said() -> None:
+    claims = Capabilities(durability="process", lists=False)
+    certificate = certify(
+        factory(PlainStore),
+        capabilities=claims,
+        only=["RW-5", "RW-9"],
+        accept={"RW-9": "known", "RW-1": "not looked at"},
+        runs=None,
+    )
+    said = "RW-9 was accepted as violated and is not applicable now (not claimed: lists)"
+    assert said in certificate.notes
+    assert certificate.healed == ()
+
+
+def test_flips_that_are_not_claimed_are_counted() -> None:
+    certificate = certify("jsonl", only=["DM-7"], runs=None)
+    assert _states(certificate) == {"DM-7": "counted"}
+    assert certificate.results[0].note.endswith("came back silently (bitflip is not claimed)")
+    assert certificate.verdict == "pass"
+    assert certificate.to_json()["results"][0]["state"] == "counted"
 
 
 def test_nothing_is_kept_without_findings(tmp_path: Path) -> None:
@@ -156,6 +194,7 @@ def test_a_store_that_ends_the_interpreter_is_a_finding(target: Any, name: str) 
         (strangers.raises, "raised PermissionError when called with an empty directory"),
         (strangers.takes_nothing, "cannot be called with one argument"),
         (strangers.NoInspect, "has no inspect: return an object with these calls, or claim"),
+        (strangers.NoInspect, "claims are read from the factory's attribute `capabilities`"),
     ],
 )
 def test_a_factory_that_leads_to_no_store_is_the_callers_mistake(target: Any, what: str) -> None:

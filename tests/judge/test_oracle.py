@@ -360,3 +360,61 @@ def test_a_history_survives_json() -> None:
     history = tuple(Observation(*step) for step in (CREATED, OPEN, (load("RW-1"), refused("x"))))
     record = msgspec.json.decode(msgspec.json.encode(history))
     assert msgspec.convert(record, tuple[Observation, ...]) == history
+
+
+# --- words and doubts -----------------------------------------------------------------------------
+
+
+def test_a_refusal_that_says_something_untrue_is_named() -> None:
+    empty = Create(header=SessionHeader("", 1), probes=("RW-10",))
+    exists = Refused("exists", "FileExistsError", "'/root' exists")
+    assert failures(told((empty, exists))) == [
+        (
+            "RW-10",
+            "create refused as exists (FileExistsError: '/root' exists); an error other than "
+            "exists or not found is due",
+        )
+    ]
+    assert failures(told((empty, OK))) == [
+        ("RW-10", "create accepted the empty id, which must be refused")
+    ]
+
+
+NOT_LAZY = Capabilities(lazy=False)
+NOT_FOUND = refused("not_found")
+LISTED = Returned(entries=(ListedSession("s", HEADER),))
+EMPTY = Returned(entries=())
+
+
+@pytest.mark.parametrize("loaded", [returned(), NOT_FOUND], ids=["empty", "not found"])
+@pytest.mark.parametrize("listed", [LISTED, EMPTY], ids=["listed", "left out"])
+def test_without_lazy_a_session_without_events_is_there_or_not(
+    loaded: Outcome, listed: Outcome
+) -> None:
+    steps = [CREATED, (load(), loaded), (ListSessions(), listed)]
+    assert failures(told(*steps, STORED, (load(), returned(*NOTES)), claims=NOT_LAZY)) == []
+    # After it was opened again, too; and it can be appended to, or is unknown.
+    again = [*steps, (Reopen(), OK), (load(), loaded), (ListSessions(), listed)]
+    assert failures(told(*again, claims=NOT_LAZY)) == []
+    appended = STORED if loaded != NOT_FOUND else (STORED[0], NOT_FOUND)
+    assert failures(told(*again, appended, claims=NOT_LAZY)) == []
+    # With the first event it is there.
+    for lost in ((load(), NOT_FOUND), (ListSessions(), EMPTY)):
+        assert len(failures(told(*steps, STORED, lost, claims=NOT_LAZY))) == 1
+    # What claims `lazy` has no choice.
+    assert bool(failures(told(*steps))) == (loaded != NOT_FOUND or listed != EMPTY)
+
+
+def test_without_lazy_an_id_is_still_created_once() -> None:
+    assert failures(told(CREATED, CREATED, claims=NOT_LAZY)) != []
+    assert failures(told(CREATED, (CREATED[0], refused("exists")), claims=NOT_LAZY)) == []
+    reopened = (CREATED, (Reopen(), OK))
+    for outcome in (OK, refused("exists")):
+        assert failures(told(*reopened, (CREATED[0], outcome), claims=NOT_LAZY)) == []
+
+
+def test_a_broken_promise_tells_what_was_due() -> None:
+    unknown = told((load("RW-14"), returned())).judgements[-1]
+    assert unknown.due == "load: it has to refuse (not found) (load of an unknown id)"
+    open_turn = told(CREATED, OPEN, (load("RW-1"), returned())).judgements[-1]
+    assert open_turn.due == "load: it has to succeed (a load, an open turn was closed)"

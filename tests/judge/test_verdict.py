@@ -50,6 +50,12 @@ def test_a_clause_passes_when_it_was_kept_and_nothing_is_owed() -> None:
     assert state("DM-2", kept("DM-2")) == ClauseResult("DM-2", "pass", 1)
 
 
+def test_flips_are_counted_where_they_are_not_claimed() -> None:
+    assert state("DM-7", kept("DM-7")).state == "counted"
+    claims = Capabilities(detects=frozenset({"torn", "gap", "bitflip"}))
+    assert state("DM-7", kept("DM-7"), claims=claims).state == "pass"
+
+
 def test_one_violation_fails_whatever_else_was_kept() -> None:
     result = state("DM-2", kept("DM-2"), broken("DM-2"), kept("DM-2"))
     assert result == ClauseResult("DM-2", "fail", 3, "it broke")
@@ -99,6 +105,7 @@ def test_obligations_are_asked_of_those_whom_they_concern() -> None:
     assert missing_situations("DM-6", nothing, claimed=nothing, damage_moot=True) == ()
 
 
+COUNTED = ClauseResult("DM-7", "counted", 96)
 PASS, FAIL = ClauseResult("RW-1", "pass", 1), ClauseResult("RW-2", "fail", 1, "it broke")
 ACCEPTED = ClauseResult("RW-2", "fail", 1, "it broke", "known")
 VOID, YET = ClauseResult("RW-3", "not exercised"), ClauseResult("CR-1", "not exercised yet")
@@ -109,6 +116,7 @@ VOID, YET = ClauseResult("RW-3", "not exercised"), ClauseResult("CR-1", "not exe
     [
         ([PASS], {}, "pass", 0),
         ([PASS, YET], {}, "pass", 0),
+        ([PASS, COUNTED], {}, "pass", 0),
         ([PASS, YET], {"request": Request(level="power", explicit_level=True)}, "unknown", 3),
         ([PASS, FAIL, VOID], {}, "fail", 1),
         ([PASS, ACCEPTED], {}, "pass", 0),

@@ -700,12 +700,14 @@ def test_replay_of_any_work_is_the_real_directory(before, steps):
                 except OSError:
                     pass
 
-        work(before)
-        with Recorder(root) as recorder:
-            work(steps)
-        recorder.check()
-        for file in files:
-            file.close()
+        try:
+            work(before)
+            with Recorder(root) as recorder:
+                work(steps)
+            recorder.check()
+        finally:
+            for file in files:
+                file.close()
         found = read_tree(str(root))
         for model in ("kill", "ordered", "posix"):
             disk = replace(recorder.disk, model=model)

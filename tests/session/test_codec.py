@@ -670,6 +670,16 @@ def test_no_leading_object(text: bytes) -> None:
     assert leading_object_end(text) is None
 
 
+def test_what_is_not_json_is_told_with_its_place() -> None:
+    with pytest.raises(MalformedRecord) as refusal:
+        parse_json('{"é":"open'.encode())
+    assert refusal.value.reason == "not JSON: Unterminated string starting at character 5"
+    assert refusal.value.byte == 6
+    with pytest.raises(MalformedRecord) as refusal:
+        parse_json(b'{"a":\xff}')
+    assert refusal.value.byte == 5
+
+
 def test_parse_json_takes_any_value() -> None:
     assert parse_json(b' [1, "a"] ') == [1, "a"]
     assert parse_json(b"null") is None

@@ -7,12 +7,14 @@ import os
 import re
 import string
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pyfakefs.fake_filesystem import FakeFilesystem, OSType
+from pyfakefs.fake_filesystem_unittest import Patcher
 from pyfakefs.helpers import reset_ids, set_gid, set_uid
 
 from tests.shapes import log
@@ -178,136 +180,165 @@ def header(name: str, cwd: str | None = "/w") -> SessionHeader:
     return SessionHeader(name, 1, cwd)
 
 
-@pytest.fixture(params=[OSType.LINUX, OSType.MACOS], ids=["linux", "macos"])
-def system(request: pytest.FixtureRequest, fs: FakeFilesystem) -> FakeFilesystem:
-    fs.os = request.param
-    return fs
+@contextmanager
+def fake_disk(system: OSType = OSType.LINUX, *, case_sensitive: bool = True) -> Iterator[None]:
+    """A file system in memory, of another operating system perhaps.
+
+    No fixture: nothing is patched any more when the test returns, so that nothing pytest does after
+    it, in a working directory of its own, meets the wrong operating system.
+    """
+    with Patcher() as patcher:
+        fs: FakeFilesystem = patcher.fs
+        real = fs.os
+        try:
+            fs.os = system
+            if not case_sensitive:
+                fs.is_case_sensitive = False
+            yield
+        finally:
+            fs.os = real
 
 
-def test_the_store_on_another_system(system: FakeFilesystem) -> None:
-    with jsonl(ROOT) as store:
-        for name in ("CON", "a.", "a ", "..", "x:y", "\ud800"):
-            store.create(header(name))
-            store.append(name, events("T TS"))
-    with jsonl(ROOT) as store:
-        for name in ("CON", "a.", "a ", "..", "x:y", "\ud800"):
-            assert len(store.load(name).events) == 8
-            assert store.load(name).header == header(name)
-        assert len(store.list()) == 6
+@contextmanager
+def unprivileged() -> Iterator[None]:
+    """A file system as a user sees it who may not do everything."""
+    with fake_disk():
+        set_uid(1000)
+        set_gid(1000)
+        try:
+            ROOT.mkdir()
+            yield
+        finally:
+            reset_ids()
 
 
-def test_names_on_windows(fs: FakeFilesystem) -> None:
+@pytest.mark.parametrize("system", [OSType.LINUX, OSType.MACOS], ids=["linux", "macos"])
+def test_the_store_on_another_system(system: OSType) -> None:
+    with fake_disk(system):
+        with jsonl(ROOT) as store:
+            for name in ("CON", "a.", "a ", "..", "x:y", "\ud800"):
+                store.create(header(name))
+                store.append(name, events("T TS"))
+        with jsonl(ROOT) as store:
+            for name in ("CON", "a.", "a ", "..", "x:y", "\ud800"):
+                assert len(store.load(name).events) == 8
+                assert store.load(name).header == header(name)
+            assert len(store.list()) == 6
+
+
+def test_names_on_windows() -> None:
     """Every name can be made there, and none means a folder, a device or a stream."""
-    fs.os = OSType.WINDOWS
-    for name in ("a/b", "a\\b", "C:x", "..", "a:stream", 'x<>|"?*', "a.", " ", "\x00", "\n"):
-        text = encode_segment(name) + ".jsonl"
-        path = Path("C:/store") / "_no-cwd" / text
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(b"x")
-        assert os.listdir(path.parent) == [text]
-        path.unlink()
+    with fake_disk(OSType.WINDOWS):
+        for name in ("a/b", "a\\b", "C:x", "..", "a:stream", 'x<>|"?*', "a.", " ", "\x00", "\n"):
+            text = encode_segment(name) + ".jsonl"
+            path = Path("C:/store") / "_no-cwd" / text
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(b"x")
+            assert os.listdir(path.parent) == [text]
+            path.unlink()
 
 
 @pytest.mark.parametrize("open_both", [True, False], ids=["side by side", "one after the other"])
 @pytest.mark.parametrize("cwds", [("/w", "/w"), ("/w", None)], ids=["one folder", "two folders"])
 def test_twins_on_a_case_blind_file_system(
-    fs: FakeFilesystem, open_both: bool, cwds: tuple[str | None, str | None]
+    open_both: bool, cwds: tuple[str | None, str | None]
 ) -> None:  # RW-10
     """Both are stored faithfully, or the second is refused; they are never mixed up."""
-    fs.is_case_sensitive = False
-    stored: dict[str, SessionHeader] = {}
-    with jsonl(ROOT) as store:
-        heads = [header(name, cwd) for name, cwd in zip(TWINS, cwds, strict=True)]
-        if open_both:
-            for head in heads:
-                store.create(head)
-        for head in heads:
-            try:
-                if not open_both:
+    with fake_disk(case_sensitive=False):
+        stored: dict[str, SessionHeader] = {}
+        with jsonl(ROOT) as store:
+            heads = [header(name, cwd) for name, cwd in zip(TWINS, cwds, strict=True)]
+            if open_both:
+                for head in heads:
                     store.create(head)
-                store.append(head.id, [other(0, head.id)])
-            except (SessionExists, WriterConflict, IdentityMismatch):
-                assert stored
-            else:
-                stored[head.id] = head
-    assert stored
-    with jsonl(ROOT) as store:
-        for head in heads:
-            if head.id in stored:
-                check(store.load(head.id), [other(0, head.id)], header=head)
-                store.append(head.id, [other(1, head.id)])
-            else:
-                with pytest.raises((SessionNotFound, IdentityMismatch)):
-                    store.load(head.id)
-                with pytest.raises(StoreError):
+            for head in heads:
+                try:
+                    if not open_both:
+                        store.create(head)
+                    store.append(head.id, [other(0, head.id)])
+                except (SessionExists, WriterConflict, IdentityMismatch):
+                    assert stored
+                else:
+                    stored[head.id] = head
+        assert stored
+        with jsonl(ROOT) as store:
+            for head in heads:
+                if head.id in stored:
+                    check(store.load(head.id), [other(0, head.id)], header=head)
                     store.append(head.id, [other(1, head.id)])
-        assert [(entry.session_id, entry.error) for entry in store.list()] == [
-            (name, None) for name in stored
-        ]
+                else:
+                    with pytest.raises((SessionNotFound, IdentityMismatch)):
+                        store.load(head.id)
+                    with pytest.raises(StoreError):
+                        store.append(head.id, [other(1, head.id)])
+            assert [(entry.session_id, entry.error) for entry in store.list()] == [
+                (name, None) for name in stored
+            ]
 
 
-def test_a_never_materialised_twin_is_not_lost(fs: FakeFilesystem) -> None:
-    fs.is_case_sensitive = False
-    place(ROOT, b"", f"{BUCKET}/SESSION.jsonl")
-    with jsonl(ROOT) as store:
-        store.create(header("Session"))
-        store.append("Session", [other(0)])
-        check(store.load("Session"), [other(0)], header=header("Session"))
+def test_a_never_materialised_twin_is_not_lost() -> None:
+    with fake_disk(case_sensitive=False):
+        place(ROOT, b"", f"{BUCKET}/SESSION.jsonl")
+        with jsonl(ROOT) as store:
+            store.create(header("Session"))
+            store.append("Session", [other(0)])
+            check(store.load("Session"), [other(0)], header=header("Session"))
 
 
-def test_a_missing_root_is_made_privately(fs: FakeFilesystem) -> None:
-    with jsonl(ROOT / "a" / "b") as store:
-        assert store.list() == []
-        with pytest.raises(SessionNotFound):
-            store.load("s-1")
-        assert not ROOT.exists()
-        store.create(header("s-1"))
-        store.append("s-1", events("T"))
-    for folder in (ROOT, ROOT / "a", ROOT / "a" / "b", ROOT / "a" / "b" / BUCKET):
-        assert folder.stat().st_mode & 0o777 == 0o700
-
-
-@pytest.fixture
-def unprivileged(fs: FakeFilesystem) -> Iterator[FakeFilesystem]:
-    """A file system as a user sees it who may not do everything."""
-    set_uid(1000)
-    set_gid(1000)
-    fs.create_dir(ROOT)
-    yield fs
-    reset_ids()
+def test_a_missing_root_is_made_privately() -> None:
+    with fake_disk():
+        with jsonl(ROOT / "a" / "b") as store:
+            assert store.list() == []
+            with pytest.raises(SessionNotFound):
+                store.load("s-1")
+            assert not ROOT.exists()
+            store.create(header("s-1"))
+            store.append("s-1", events("T"))
+        for folder in (ROOT, ROOT / "a", ROOT / "a" / "b", ROOT / "a" / "b" / BUCKET):
+            assert folder.stat().st_mode & 0o777 == 0o700
 
 
 @pytest.mark.parametrize("shape, events_found", [("H T", 6), ("H T TS", 8), ("H T TS CUT:4", 6)])
-def test_a_read_only_tree(unprivileged: FakeFilesystem, shape: str, events_found: int) -> None:
+def test_a_read_only_tree(shape: str, events_found: int) -> None:
     """Load gives what is there, closed virtually; append and the first flush say why not."""
-    path = place(ROOT, log(shape))
-    os.chmod(path, 0o400)
-    os.chmod(path.parent, 0o500)
-    os.chmod(ROOT, 0o500)
-    with jsonl(ROOT) as store:
-        found = store.load("s-1")
-        assert len(found.events) == events_found
-        assert found.repair.durable == (shape == "H T")
-        with pytest.raises(StorageFailed):
-            store.append("s-1", [other(events_found)])
-        store.create(header("new", "/elsewhere"))
-        with pytest.raises(StorageFailed):
-            store.append("new", [other(0)])
-        assert [entry.session_id for entry in store.list()] == ["s-1"]
-    os.chmod(ROOT, 0o700)
-    assert sorted(os.listdir(ROOT)) == [BUCKET]
-
-
-def test_a_folder_that_cannot_be_read(unprivileged: FakeFilesystem) -> None:  # RW-8
-    place(ROOT, log("H T"))
-    os.chmod(ROOT, 0o000)
-    with jsonl(ROOT) as store:
-        for call in (store.load, store.inspect, store.reopen):
+    with unprivileged():
+        path = place(ROOT, log(shape))
+        os.chmod(path, 0o400)
+        os.chmod(path.parent, 0o500)
+        os.chmod(ROOT, 0o500)
+        with jsonl(ROOT) as store:
+            found = store.load("s-1")
+            assert len(found.events) == events_found
+            assert found.repair.durable == (shape == "H T")
             with pytest.raises(StorageFailed):
-                call("s-1")
-        with pytest.raises(StorageFailed):
-            store.list()
-        with pytest.raises(StorageFailed):
-            store.create(header("new"))
-    os.chmod(ROOT, 0o700)
-    assert (ROOT / LOG).read_bytes() == log("H T")
+                store.append("s-1", [other(events_found)])
+            store.create(header("new", "/elsewhere"))
+            with pytest.raises(StorageFailed):
+                store.append("new", [other(0)])
+            assert [entry.session_id for entry in store.list()] == ["s-1"]
+        os.chmod(ROOT, 0o700)
+        assert sorted(os.listdir(ROOT)) == [BUCKET]
+
+
+def test_a_folder_that_cannot_be_read() -> None:  # RW-8
+    with unprivileged():
+        place(ROOT, log("H T"))
+        os.chmod(ROOT, 0o000)
+        with jsonl(ROOT) as store:
+            for call in (store.load, store.inspect, store.reopen):
+                with pytest.raises(StorageFailed):
+                    call("s-1")
+            with pytest.raises(StorageFailed):
+                store.list()
+            with pytest.raises(StorageFailed):
+                store.create(header("new"))
+        os.chmod(ROOT, 0o700)
+        assert (ROOT / LOG).read_bytes() == log("H T")
+
+
+def test_nothing_is_patched_when_a_test_on_another_system_returns() -> None:
+    """A worker of pytest changes its directory behind the last test, whatever that was."""
+    test_names_on_windows()
+    assert Patcher.PATCHER is None or not Patcher.PATCHER.is_patching
+    assert os.sep == "/"
+    os.chdir(os.getcwd())

@@ -5,14 +5,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
+from tests.zoo.bases import Changing, Filtering
 from tests.zoo.plain import PlainStore, factory
 from torntail.session import LogScan, SessionEvent
-from torntail.session.turns import TurnTracker
 
 ZOO: dict[str, str] = {}
 
@@ -25,68 +25,25 @@ def _animal(clause: str) -> Any:
     return enter
 
 
-def _closers(events: Iterable[SessionEvent], last: SessionEvent) -> list[SessionEvent]:
-    """The closers as if these events were all there is, counted on from `last`."""
-    tracker = TurnTracker()
-    for event in events:
-        tracker.feed(event)
-    tracker.last = last
-    return tracker.closers()
-
-
-def _numbered(closers: list[SessionEvent], last: SessionEvent) -> list[SessionEvent]:
-    return [
-        msgspec.structs.replace(closer, seq=last.seq + index)
-        for index, closer in enumerate(closers, 1)
-    ]
-
-
-class _Filtering(PlainStore):
-    """Computes the closers from some of the events only."""
-
-    def counts(self, event: SessionEvent, before: list[SessionEvent]) -> bool:
-        return True
-
-    def closers(self, events: list[SessionEvent]) -> list[SessionEvent]:
-        if not events:
-            return []
-        counted: list[SessionEvent] = []
-        for event in events:
-            if self.counts(event, counted):
-                counted.append(event)
-        return _closers(counted, events[-1])
-
-
-class _Changing(PlainStore):
-    """Changes the closers."""
-
-    def change(self, closers: list[SessionEvent]) -> list[SessionEvent]:
-        return closers
-
-    def closers(self, events: list[SessionEvent]) -> list[SessionEvent]:
-        closers = super().closers(events)
-        return _numbered(self.change(closers), events[-1]) if closers else []
-
-
 def _open_number(events: list[SessionEvent], kind: str) -> Any:
     starts = [event.data[kind] for event in events if event.type == f"{kind}/start"]
     return starts[-1] if starts else None
 
 
 @_animal("CL-1")
-class only_its_own_number_ends_a_turn(_Filtering):
+class only_its_own_number_ends_a_turn(Filtering):
     def counts(self, event: SessionEvent, before: list[SessionEvent]) -> bool:
         return event.type != "turn/end" or event.data["turn"] == _open_number(before, "turn")
 
 
 @_animal("CL-1")
-class only_its_own_number_ends_a_step(_Filtering):
+class only_its_own_number_ends_a_step(Filtering):
     def counts(self, event: SessionEvent, before: list[SessionEvent]) -> bool:
         return event.type != "step/end" or event.data["step"] == _open_number(before, "step")
 
 
 @_animal("CL-2")
-class only_the_first_message_of_a_step(_Filtering):
+class only_the_first_message_of_a_step(Filtering):
     def counts(self, event: SessionEvent, before: list[SessionEvent]) -> bool:
         if event.type != "assistant/message":
             return True
@@ -99,13 +56,13 @@ class only_the_first_message_of_a_step(_Filtering):
 
 
 @_animal("CL-3")
-class only_a_result_of_its_own_step_answers(_Filtering):
+class only_a_result_of_its_own_step_answers(Filtering):
     def counts(self, event: SessionEvent, before: list[SessionEvent]) -> bool:
         return event.type != "tool/result" or event.data["step"] == _open_number(before, "step")
 
 
 @_animal("CL-3")
-class the_first_logged_call_counts(_Filtering):
+class the_first_logged_call_counts(Filtering):
     def counts(self, event: SessionEvent, before: list[SessionEvent]) -> bool:
         return event.type != "tool/call" or not any(
             earlier.type == "tool/call" and earlier.data["callId"] == event.data["callId"]
@@ -114,40 +71,40 @@ class the_first_logged_call_counts(_Filtering):
 
 
 @_animal("CL-4")
-class ends_the_step_first(_Changing):
+class ends_the_step_first(Changing):
     def change(self, closers: list[SessionEvent]) -> list[SessionEvent]:
         ends = [closer for closer in closers if closer.type == "step/end"]
         return ends + [closer for closer in closers if closer.type != "step/end"]
 
 
 @_animal("CL-4")
-class forgets_the_open_step(_Changing):
+class forgets_the_open_step(Changing):
     def change(self, closers: list[SessionEvent]) -> list[SessionEvent]:
         return [closer for closer in closers if closer.type != "step/end"]
 
 
 @_animal("CL-4")
-class answers_one_call(_Changing):
+class answers_one_call(Changing):
     def change(self, closers: list[SessionEvent]) -> list[SessionEvent]:
         results = [closer for closer in closers if closer.type == "tool/result"]
         return results[:1] + closers[len(results) :]
 
 
 @_animal("CL-5")
-class another_text(_Changing):
+class another_text(Changing):
     def change(self, closers: list[SessionEvent]) -> list[SessionEvent]:
         text = json.dumps([closer.to_json() for closer in closers]).replace("by a crash", "")
         return [SessionEvent.from_json(record) for record in json.loads(text)]
 
 
 @_animal("CL-5")
-class results_on_no_surface(_Changing):
+class results_on_no_surface(Changing):
     def change(self, closers: list[SessionEvent]) -> list[SessionEvent]:
         return [msgspec.structs.replace(closer, surface_op=None) for closer in closers]
 
 
 @_animal("CL-5")
-class the_time_of_the_repair(_Changing):
+class the_time_of_the_repair(Changing):
     def change(self, closers: list[SessionEvent]) -> list[SessionEvent]:
         return [
             msgspec.structs.replace(closer, time=max(closer.time, 1_600_000_000_000.25) + 1)
@@ -158,7 +115,7 @@ class the_time_of_the_repair(_Changing):
 
 
 @_animal("CL-6")
-class a_synthetic_result_answers_nothing(_Filtering):
+class a_synthetic_result_answers_nothing(Filtering):
     def counts(self, event: SessionEvent, before: list[SessionEvent]) -> bool:
         return event.type != "tool/result" or "error" not in event.data
 

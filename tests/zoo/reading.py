@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from tests.zoo.bases import Rewriting, Sharing
 from tests.zoo.plain import PlainStore, factory
 from torntail.session import (
     LogScan,
@@ -34,7 +35,6 @@ from torntail.stores.contract import (
     SessionNotFound,
     StoreClosed,
 )
-from torntail.stores.memory import MemoryStore
 
 ZOO: dict[str, str] = {}
 
@@ -158,27 +158,8 @@ class stores_what_stands_before_the_bad_event(PlainStore):
 # --- RW-4, RW-5 -----------------------------------------------------------------------------------
 
 
-class _Sharing(MemoryStore):
-    """Keeps events as objects, and gives and takes them without a copy where told so."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.events: dict[str, list[SessionEvent]] = {}
-
-    def append(self, session_id: str, events: Iterable[SessionEvent]) -> None:
-        batch = list(events)
-        super().append(session_id, batch)
-        self.events.setdefault(session_id, []).extend(batch)
-
-    def load(self, session_id: str) -> LoadResult:
-        result = super().load(session_id)
-        stored = self.events[session_id]
-        stored.extend(result.events[len(stored) :])
-        return LoadResult(result.header, list(stored), RepairReport())
-
-
-def keeps_the_callers_events(root: Path) -> _Sharing:
-    return _Sharing()
+def keeps_the_callers_events(root: Path) -> Sharing:
+    return Sharing()
 
 
 keeps_the_callers_events.capabilities = {"durability": "none"}  # type: ignore[attr-defined]
@@ -387,20 +368,8 @@ class one_next_seq_for_all(PlainStore):
 # --- RW-12, RW-13 ---------------------------------------------------------------------------------
 
 
-class _Rewriting(PlainStore):
-    """Stores every event as `change` makes it."""
-
-    def change(self, record: dict[str, Any]) -> dict[str, Any]:
-        return record
-
-    def encode(self, event: SessionEvent) -> bytes:
-        encode_event(event)
-        record = self.change(json.loads(encode_event(event)))
-        return encode_event(SessionEvent.from_json(record))
-
-
 @_animal("RW-12")
-class numbers_are_floats(_Rewriting):
+class numbers_are_floats(Rewriting):
     def change(self, record: dict[str, Any]) -> dict[str, Any]:
         def floats(value: Any) -> Any:
             if type(value) is int and abs(value) > 2**53 and abs(value) < 10**300:
@@ -415,14 +384,14 @@ class numbers_are_floats(_Rewriting):
 
 
 @_animal("RW-12")
-class lone_surrogates_are_replaced(_Rewriting):
+class lone_surrogates_are_replaced(Rewriting):
     def change(self, record: dict[str, Any]) -> dict[str, Any]:
         text = json.dumps(record["data"], ensure_ascii=False)
         return {**record, "data": json.loads(text.encode("utf-8", "replace"))}
 
 
 @_animal("RW-12")
-class loses_the_sign_of_zero(_Rewriting):
+class loses_the_sign_of_zero(Rewriting):
     def change(self, record: dict[str, Any]) -> dict[str, Any]:
         text = json.dumps(record["data"]).replace("-0.0", "0.0")
         return {**record, "data": json.loads(text)}
@@ -444,7 +413,7 @@ class unknown_types_are_dropped(PlainStore):
 
 
 @_animal("RW-13")
-class time_never_goes_back(_Rewriting):
+class time_never_goes_back(Rewriting):
     latest: Any = 0
 
     def change(self, record: dict[str, Any]) -> dict[str, Any]:
@@ -454,7 +423,7 @@ class time_never_goes_back(_Rewriting):
 
 
 @_animal("RW-13")
-class further_keys_are_lost(_Rewriting):
+class further_keys_are_lost(Rewriting):
     def change(self, record: dict[str, Any]) -> dict[str, Any]:
         return {key: value for key, value in record.items() if key != "ignorable"}
 

@@ -19,8 +19,8 @@ from typing import Any, ClassVar
 
 from tests.zoo.plain import PlainStore, factory
 from torntail.judge.capabilities import Capabilities
-from torntail.session import SessionEvent, SessionHeader, encode_event
-from torntail.stores.contract import SessionCorrupted
+from torntail.session import LogScan, Outcome, SessionEvent, SessionHeader, encode_event
+from torntail.stores.contract import LoadResult, RepairReport, SessionCorrupted
 
 
 class AsyncWireStore:
@@ -151,6 +151,41 @@ class compressed(PlainStore):
             return zlib.decompress(path.read_bytes())
         except zlib.error:
             raise SessionCorrupted(path.stem, path, 1, "not compressed data", 0) from None
+
+
+class EagerStore(PlainStore):
+    """`create` writes the header at once; a session without events is stored and listed."""
+
+    def create(self, header: SessionHeader) -> None:
+        with self.mutex:
+            super().create(header)
+            header = self.announced.pop(header.id)
+            path = self.new_path(header)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if path.exists():
+                path.rename(path.with_suffix(".aside"))
+            self.write(path, self.encode_header(header))
+            self.next_seq[header.id] = 0
+
+
+eager = factory(EagerStore, lazy=False)
+lazy_unclaimed = factory(PlainStore, lazy=False)
+
+
+@factory
+class shrinks_to_something_else(PlainStore):
+    """Reads any version, and an unknown id as a session without events."""
+
+    def load(self, session_id: str) -> LoadResult:
+        if not self.places(session_id) and not self.closed:
+            return LoadResult(SessionHeader(session_id, 0), [], RepairReport())
+        return super().load(session_id)
+
+    inspect = load
+
+    def check_outcome(self, session_id: str, path: Path, scan: LogScan) -> None:
+        if scan.outcome is not Outcome.UNSUPPORTED_VERSION:
+            super().check_outcome(session_id, path, scan)
 
 
 # --- no stores ------------------------------------------------------------------------------------

@@ -145,6 +145,7 @@ class Crash(msgspec.Struct, frozen=True):
                     names.pop(name, None)
                 else:
                     names[name] = target
+        _keep_one_name_of_directories(names, disk)
         return names
 
     def _contents(self, disk: Disk) -> dict[Inode, bytes]:
@@ -174,6 +175,20 @@ class Images:
                 self._contents[inode, choice] = content
             contents[inode] = content
         return self._disk.filled(tree, contents)
+
+
+def _keep_one_name_of_directories(names: dict[Name, Inode], disk: Disk) -> None:
+    """No file system gives a directory two names: of a rename half done the visible one counts."""
+    if len(disk.directories) < 2:
+        return
+    first: dict[Inode, Name] = {}
+    for name, inode in list(names.items()):
+        if inode in disk.directories:
+            other = first.setdefault(inode, name)
+            if other != name:
+                stays = name if disk.names.get(name) == inode else other
+                del names[other if stays == name else name]
+                first[inode] = stays
 
 
 @dataclass(frozen=True, slots=True)

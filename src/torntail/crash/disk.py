@@ -53,6 +53,8 @@ __all__ = [
 
 PAGE_BYTES: Final = 4096
 SECTOR_BYTES: Final = 512
+PENDING_VERSIONS: Final = 48
+"""How many unsynced versions of a file are told apart."""
 
 Model = Literal["kill", "ordered", "posix"]
 
@@ -103,7 +105,9 @@ class FileVersions:
 
     `versions[0]` is durable, each further one is what an operation made of it, the last one is what
     programs see. `writes` holds for each version after the first the (offset, length) of the write
-    that made it, or None for a truncate.
+    that made it, or None for a truncate. Of more than PENDING_VERSIONS the older ones between are
+    forgotten, which bounds memory for a store that never syncs; they were among the choices of
+    earlier moments.
     """
 
     versions: tuple[bytes, ...] = (b"",)
@@ -130,7 +134,7 @@ class FileVersions:
         padded = content.ljust(offset, b"\0")
         after = padded[:offset] + data + padded[offset + len(data) :]
         if not synced:
-            return FileVersions((*self.versions, after), (*self.writes, (offset, len(data))))
+            return self._followed_by(after, (offset, len(data)))
         start = offset // PAGE_BYTES * PAGE_BYTES
         end = -(-(offset + len(data)) // PAGE_BYTES) * PAGE_BYTES
         settled = [
@@ -142,7 +146,15 @@ class FileVersions:
     def truncated(self, length: int) -> FileVersions:
         """After a change of length."""
         after = self.visible[:length].ljust(length, b"\0")
-        return FileVersions((*self.versions, after), (*self.writes, None))
+        return self._followed_by(after, None)
+
+    def _followed_by(self, after: bytes, write: tuple[int, int] | None) -> FileVersions:
+        versions, writes = (*self.versions, after), (*self.writes, write)
+        if len(writes) > PENDING_VERSIONS:
+            # What is now second was made by more than one operation: no single write to tear.
+            versions = (versions[0], *versions[2:])
+            writes = (None, *writes[2:])
+        return FileVersions(versions, writes)
 
     def synced(self) -> FileVersions:
         """After an fsync."""

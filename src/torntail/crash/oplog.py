@@ -11,6 +11,7 @@ files, and anything outside the recorded directory.
 
 from __future__ import annotations
 
+import json
 from typing import Final
 
 import msgspec
@@ -178,11 +179,14 @@ class OpLog(msgspec.Struct, frozen=True):
 
     operations: tuple[Operation, ...] = ()
 
-    def to_json(self) -> bytes:
-        """JSON text; bytes stand in it as base64."""
-        return msgspec.json.encode(self)
+    def to_json(self) -> str:
+        """JSON text; bytes stand in it as base64, names that are not UTF-8 with escapes."""
+        return json.dumps(msgspec.to_builtins(self), separators=(",", ":"))
 
     @classmethod
-    def from_json(cls, text: bytes) -> OpLog:
-        """The log a text of `to_json` stands for; raises `msgspec.ValidationError`."""
-        return msgspec.json.decode(text, type=cls)
+    def from_json(cls, text: str | bytes) -> OpLog:
+        """The log a text of `to_json` stands for; raises ValueError."""
+        try:
+            return msgspec.convert(json.loads(text), cls)
+        except msgspec.ValidationError as error:
+            raise ValueError(str(error)) from error

@@ -3,19 +3,20 @@
 Every call runs in a thread that belongs to the store object, results that are awaited in an event
 loop that belongs to it, too; a call that does not come back in time is an outcome, never a hang.
 Decides which shapes of results are understood and by which word an exception is known. Does not
-decide whether an answer is right (`judge`), nor protect against a store that ends the process by
-itself (`os._exit`), which only a child process could.
+decide whether an answer is right (`judge`), nor what becomes of a store that ends the process by
+itself (`exits`).
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import copy
 import inspect
 import queue
 import sys
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path, PurePath
 from typing import Any, Final
@@ -29,13 +30,13 @@ from torntail.judge.history import (
     Returned,
     StrangeResult,
 )
-from torntail.session import MalformedRecord, SessionEvent, SessionHeader
+from torntail.session import SessionEvent, SessionHeader
 
-__all__ = ["CallOutcome", "PythonStore", "report_facts"]
+__all__ = ["KINDS", "CallOutcome", "PythonStore", "report_facts"]
 
 CallOutcome = Returned | Refused | Hung | StrangeResult
 
-_KNOWN_KINDS: Final = frozenset(
+KINDS: Final = frozenset(
     {
         "not_found",
         "exists",
@@ -50,6 +51,10 @@ _KNOWN_KINDS: Final = frozenset(
         "closed",
     }
 )
+"""The words by which refusals are known."""
+
+_MOST: Final = 200_000
+"""More events, or entries of a list, than any case has: a result that has no end ends here."""
 
 
 class _StillRunning(BaseException):
@@ -222,24 +227,33 @@ class PythonStore:
     def _outcome(
         self, call: Callable[[], Any], understand: Callable[[Any], CallOutcome]
     ) -> CallOutcome:
+        # What hung once holds the thread that every further call would need.
         if self.hung:
             return Hung(self._timeout)
+
+        def answer() -> CallOutcome:
+            result = call()
+            # Understood in the store's thread as well: a lazy result may hang, or fail, by itself.
+            try:
+                return understand(result)
+            except Exception as error:
+                return StrangeResult(
+                    f"{_describe(result)}, which is not understood: {_text(error)}"
+                )
+
         try:
-            result = self._run(call)
+            outcome: CallOutcome = self._run(answer)
+            return outcome
         except _StillRunning:
             self.hung = True
             return Hung(self._timeout)
         except KeyboardInterrupt as error:
-            # Only one that came through the future was raised by the store.
-            if error.__traceback__ is not None and _raised_by_store(error):
+            # Only one that came through the future, or in a thread of ours, was the store's.
+            if getattr(self._inline, "on", False) or _raised_by_store(error):
                 return self._refused(error)
             raise
         except BaseException as error:
             return self._refused(error)
-        try:
-            return understand(result)
-        except (MalformedRecord, TypeError, ValueError, AttributeError, KeyError) as error:
-            return StrangeResult(f"{_describe(result)}, which is not understood: {error}")
 
     # --- answers --------------------------------------------------------------------------------
 
@@ -249,15 +263,12 @@ class PythonStore:
             if name.startswith("_"):
                 continue
             if isinstance(value, list | tuple):
-                value = ", ".join(map(str, value))
+                value = ", ".join(map(_text, value))
             if isinstance(value, str | PurePath):
                 facts[name] = self._without_root(str(value))
             elif isinstance(value, int | float):
                 facts[name] = value
-        try:
-            text = self._without_root(str(error))
-        except Exception as failure:
-            text = f"(an exception without text: {failure!r})"
+        text = self._without_root(_text(error))
         return Refused(self._kind(error), type(error).__name__, text, facts)
 
     def _without_root(self, text: str) -> str:
@@ -271,8 +282,11 @@ class PythonStore:
             kind = self._kinds.get(known) or self._kinds.get(known.__name__)
             if kind is not None:
                 return kind
-        kind = getattr(error, "kind", None)
-        if isinstance(kind, str) and kind in _KNOWN_KINDS:
+        try:
+            kind = getattr(error, "kind", None)
+        except Exception:
+            kind = None
+        if isinstance(kind, str) and kind in KINDS:
             return kind
         if isinstance(error, FileNotFoundError | KeyError):
             return "not_found"
@@ -300,7 +314,7 @@ class PythonStore:
         # Copied at once: the store may go on changing what it handed out.
         session = LoadedSession(
             None if header is None else _header(header),
-            tuple(_event(event) for event in events),
+            tuple(_event(event) for event in _finite(events)),
             None if report is None else report_facts(report),
         )
         return Returned(session=session)
@@ -308,7 +322,7 @@ class PythonStore:
     def _listed(self, result: Any) -> CallOutcome:
         if isinstance(result, str | bytes | Mapping) or not isinstance(result, Iterable):
             return StrangeResult(f"{_describe(result)}, which is no list")
-        return Returned(entries=tuple(self._entry(entry) for entry in result))
+        return Returned(entries=tuple(self._entry(entry) for entry in _finite(result)))
 
     def _entry(self, entry: Any) -> ListedSession:
         if isinstance(entry, str):
@@ -414,10 +428,28 @@ def _spoil(value: Any) -> None:
         _spoil(value.extra)
     else:
         for name in ("header", "events"):
-            if hasattr(value, name):
+            with contextlib.suppress(Exception):
                 _spoil(getattr(value, name))
 
 
+def _finite(values: Iterable[Any]) -> Iterator[Any]:
+    for number, value in enumerate(values):
+        if number == _MOST:
+            raise ValueError(f"it goes on after {_MOST} members")
+        yield value
+
+
+def _text(value: Any) -> str:
+    """A value as text; what a store hands out may refuse even that."""
+    try:
+        return str(value)
+    except Exception:
+        return f"(a {type(value).__name__} without text)"
+
+
 def _describe(value: Any) -> str:
-    text = repr(value)
+    try:
+        text = repr(value)
+    except Exception:
+        text = "without a repr"
     return f"{type(value).__name__} {text if len(text) <= 60 else text[:57] + '...'}"

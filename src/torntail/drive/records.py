@@ -29,10 +29,15 @@ def damage_record(record: bytes, damage: Damage) -> bytes | NotPossible:
         case "rewrite":
             return _rewrite(record, damage.variant)
         case "flip":
-            position = damage.amount // 8 % len(record)
-            flipped = record[position] ^ (1 << damage.amount % 8)
-            return record[:position] + bytes([flipped]) + record[position + 1 :]
+            return _flip(record, damage.amount)
     return NotPossible(f"a record has no {damage.kind}", moot=False)
+
+
+def _flip(record: bytes, bit: int) -> bytes:
+    position = bit // 8 % len(record)
+    return (
+        record[:position] + bytes([record[position] ^ (1 << bit % 8)]) + record[position + 1 :]
+    )
 
 
 TRAILS: Final[dict[str, bytes]] = {
@@ -133,6 +138,8 @@ def damage_header(header: bytes, damage: Damage) -> bytes | NotPossible:
         case "header-id":
             name = json.dumps(damage.session).encode("ascii")
             new = header.replace(name, name[:-2] + b'!"', 1)
+        case "header-flip":
+            new = _flip(header, damage.amount)
         case "header-garble":
             new = b"{" + b"#" * (len(header) - 2) + b"}"
         case _:

@@ -28,6 +28,7 @@ from torntail.judge.history import (
     Damage,
     Damaged,
     History,
+    Hung,
     Inspect,
     ListSessions,
     Load,
@@ -45,7 +46,7 @@ from torntail.judge.history import (
 )
 from torntail.session import SessionEvent
 
-__all__ = ["Runner", "given_events", "keep_storage", "run_history"]
+__all__ = ["Runner", "given_events", "hangs", "keep_storage", "run_history"]
 
 CALL_TIMEOUT_SECONDS: Final = 30.0
 
@@ -58,9 +59,28 @@ def run_history(
     *,
     timeout: float = CALL_TIMEOUT_SECONDS,
 ) -> History:
-    """Runs a plan in a fresh directory and says what happened; the storage is left there."""
+    """Runs a plan in a fresh directory and says what happened; the storage is left there.
+
+    After a call that hangs nothing more is tried: each further one could take as long.
+    """
+    history: list[Observation] = []
+    stuck = False
     with Runner(target, directory, onlooker, timeout=timeout) as runner:
-        return tuple(runner.run(operation) for operation in operations)
+        for operation in operations:
+            if stuck and not isinstance(operation, Damage):
+                history.append(Observation(operation, Hung(timeout)))
+                continue
+            observation = runner.run(operation)
+            stuck = stuck or hangs(observation.outcome)
+            history.append(observation)
+    return tuple(history)
+
+
+def hangs(outcome: Outcome) -> bool:
+    """Whether a call did not come back, alone or among others."""
+    if isinstance(outcome, TogetherOutcome):
+        return any(isinstance(one, Hung) for one in outcome.outcomes)
+    return isinstance(outcome, Hung)
 
 
 class Runner:
@@ -233,6 +253,8 @@ def _spoiled(event: SessionEvent, how: Spoiling) -> SessionEvent:
         "float-seq": {"seq": float(event.seq)},
         "text-time": {"time": "now"},
         "nan-time": {"time": float("nan")},
+        "nan-in-a-further-key": {"extra": {"futureKey": [float("nan")]}},
+        "bytes-in-the-surface": {"surface_op": {"op": b"bytes"}},
     }
     if how in envelope:
         return msgspec.structs.replace(event, **envelope[how])

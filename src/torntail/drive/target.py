@@ -7,16 +7,19 @@ the store's behaviour (`explore`).
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import inspect
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, Literal, cast
 
 import msgspec
 
+from torntail.drive.exits import install
+from torntail.drive.python_store import KINDS
 from torntail.judge.capabilities import Capabilities
 from torntail.stores.jsonl import JsonlStore
 from torntail.stores.memory import MemoryStore
@@ -62,6 +65,7 @@ def target_of(
     else:
         factory, title = _import(name), name
     _check_signature(title, factory)
+    _check_kinds(title, factory)
     claimed = capabilities if capabilities is not None else _claims(title, factory)
     if durability is not None:
         claimed = msgspec.structs.replace(claimed, durability=durability)
@@ -100,6 +104,9 @@ def _title(factory: Factory) -> str:
 def _import(name: str) -> Factory:
     module_name, colon, attribute = name.partition(":")
     if not colon or not module_name or not attribute:
+        near = difflib.get_close_matches(name.lower(), BUILT_IN, n=1)
+        if near:
+            raise TargetError(f"there is no store {name!r}; did you mean {near[0]}?")
         raise TargetError(
             f"TARGET {name!r} is neither one of {', '.join(BUILT_IN)} nor of the form "
             "module:factory; a factory takes a directory (pathlib.Path) and returns a store"
@@ -107,6 +114,7 @@ def _import(name: str) -> Factory:
     # As `python -m` does: a module beside the caller can be named without being installed.
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
+    install()
     try:
         value: Any = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
@@ -147,6 +155,20 @@ def _check_signature(title: str, factory: Factory) -> None:
         pass  # Some built-in callables have no signature; calling them will tell.
 
 
+def _check_kinds(title: str, factory: Factory) -> None:
+    kinds = getattr(factory, "error_kinds", None) or {}
+    if not isinstance(kinds, Mapping):
+        raise TargetError(
+            f"{title}.error_kinds is {type(kinds).__name__}: give a dict from an exception, or its "
+            "name, to its kind"
+        )
+    unknown = [kind for kind in kinds.values() if kind not in (*KINDS, "other")]
+    if unknown:
+        raise TargetError(
+            f"{title}.error_kinds has the kind {unknown[0]!r}: use one of {', '.join(sorted(KINDS))}"
+        )
+
+
 def _claims(title: str, factory: Factory) -> Capabilities:
     claimed = getattr(factory, "capabilities", None)
     if claimed is None:
@@ -179,5 +201,6 @@ def check_store(title: str, store: Any, capabilities: Capabilities) -> None:
     change = f", or claim {', '.join(advice)}" if len(advice) == len(missing) else ""
     raise TargetError(
         f"{title} returned {type(store).__name__}, which has no {', '.join(missing)}: return an "
-        f"object with these calls{change}"
+        f"object with these calls{change}; claims are read from the factory's attribute "
+        "`capabilities`, and without it every default is claimed"
     )

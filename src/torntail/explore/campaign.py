@@ -7,6 +7,7 @@ or how anything is shown (`report`).
 
 from __future__ import annotations
 
+import errno
 import os
 import platform
 import re
@@ -24,8 +25,9 @@ import msgspec
 import torntail
 from torntail.crash.crashes import Crash
 from torntail.crash.disk import Model
+from torntail.drive import exits
 from torntail.drive.onlooker import HarnessError, Onlooker
-from torntail.drive.runner import Runner, keep_storage, run_history
+from torntail.drive.runner import Runner, hangs, keep_storage, run_history
 from torntail.drive.target import Factory, Target, TargetError, check_store, target_of
 from torntail.explore.cases_cl import CLOSERS
 from torntail.explore.cases_dm import DAMAGE
@@ -35,11 +37,13 @@ from torntail.explore.cases_values import VALUES
 from torntail.explore.crash_campaign import CrashResult, WorkerLoss, crash_campaign
 from torntail.explore.crash_findings import crash_finding, keep_crash
 from torntail.explore.crash_shard import CrashFinding
+from torntail.explore.device_run import DEVICE_PLANS
+from torntail.explore.plans import crash_plan
 from torntail.explore.script import Case, Script
 from torntail.explore.witness import describe_steps, keep_history
 from torntail.judge.capabilities import Capabilities
-from torntail.judge.clauses import CLAUSES, GROUPS, UnknownClauseError
-from torntail.judge.history import Damage, History, Hung, Operation, Refused
+from torntail.judge.clauses import CLAUSES, check_selector
+from torntail.judge.history import Damage, History, Hung, Observation, Operation, Refused
 from torntail.judge.oracle import Judgement, Judging, judge
 from torntail.judge.verdict import (
     Certificate,
@@ -49,6 +53,7 @@ from torntail.judge.verdict import (
     StoreLevel,
     Tally,
     healed_clauses,
+    moot_acceptances,
 )
 
 __all__ = [
@@ -61,6 +66,8 @@ __all__ = [
 ]
 
 _MEMORY: Final = Path("/dev/shm")
+_ROOM_BYTES: Final = 512 << 20
+_FULL: Final = (os.strerror(errno.ENOSPC), os.strerror(errno.EDQUOT), "disk is full")
 
 RUNS_DIRECTORY: Final = Path(".torntail") / "runs"
 
@@ -126,6 +133,7 @@ def certify(
     images: int | None = None,
     plan: str | None = None,
     workers: int | None = None,
+    device_faults: bool = False,
 ) -> Certificate:
     """Proves or refutes what a store claims, and says which.
 
@@ -147,18 +155,21 @@ def certify(
         plan: crash this plan alone.
         workers: processes that crash plans; 0 crashes them in this process, where a store that
             ends the process ends all of it.
+        device_faults: also try disks that a broken or lying device leaves; they are counted apart.
 
     Raises:
         TargetError: the factory does not lead to a store.
         UnknownClauseError: `only` or `accept` name no clause.
+        UnknownPlanError: `plan` names no plan.
     """
     if isinstance(factory, Target):
         target = factory
     else:
         target = target_of(factory, capabilities=capabilities, durability=durability)
     for selector in (*only, *(accept or ())):
-        if selector not in CLAUSES and selector not in GROUPS:
-            raise UnknownClauseError(selector, ())
+        check_selector(selector)
+    if plan is not None:
+        crash_plan(seed, target.capabilities, plan)  # Raises now rather than in every worker.
     request = Request(
         level=level or target.capabilities.durability,
         explicit_level=level is not None,
@@ -166,7 +177,7 @@ def certify(
         accepted=dict(accept or {}),
     )
     command = _command(target, request, seed, durability)
-    crash_order = _CrashOrder(durability, images, plan, workers)
+    crash_order = _CrashOrder(durability, images, plan, workers, device_faults)
     campaign = _Campaign(target, request, seed, command, budget, runs, call_timeout, crash_order)
     return campaign.run(progress or (lambda event: None))
 
@@ -187,6 +198,7 @@ class _CrashOrder(NamedTuple):
     images: int | None
     plan: str | None
     workers: int | None
+    device_faults: bool
 
 
 class _Campaign:
@@ -210,11 +222,16 @@ class _Campaign:
         self._runs = runs
         self._call_timeout = call_timeout
         self._tally = Tally(target.capabilities, request)
+        self._device_faults: dict[str, dict[str, int]] = {}
         self._findings: dict[str, Finding] = {}
         self._run_directory: Path | None = None
         self._counts: dict[str, Any] = {"cases": 0, "operations": 0, "judgements": 0, "damages": 0}
 
     def run(self, progress: Progress) -> Certificate:
+        with exits.refused() as self._exits:
+            return self._run(progress)
+
+    def _run(self, progress: Progress) -> Certificate:
         started = time.monotonic()
         notes: list[str] = []
         baseline_error = None
@@ -231,7 +248,7 @@ class _Campaign:
                         notes.append(f"the budget of {self._budget:g} s ended before {case.name}")
                         break
                     progress(self._run_case(case))
-        if baseline_error is None and self._wants_crashes():
+        if baseline_error is None and (self._wants_crashes() or self._strikes):
             self._crash(progress, notes)
         certificate = self._certificate(baseline_error, notes)
         progress(CampaignEnded(certificate, time.monotonic() - started))
@@ -244,7 +261,11 @@ class _Campaign:
             notes.append(
                 f"the level {self._request.level} is above what is claimed (durability {claimed})"
             )
+        if self._exits and not any("EndsProcess" in one.sentence for one in self._findings.values()):
+            # In a thread of its own, say: no call came to it, and nothing may pass on it.
+            self._tally.harness_error(f"the store called {self._exits[0]} outside of any call")
         results = self._tally.results()
+        notes += moot_acceptances(self._request.accepted, results)
         flips, silent_flips = self._tally.flips
         only = [part for selector in self._request.only for part in ("--only", selector)]
         return Certificate(
@@ -260,11 +281,18 @@ class _Campaign:
             notes=tuple(notes),
             baseline_error=baseline_error,
             harness_errors=self._tally.harness_errors,
-            command=shlex.join([*self._command, *only]),
+            device_faults=self._device_faults,
+            command=shlex.join([*self._command, *only, *self._device_option]),
             python=platform.python_version(),
         )
 
     # --- crashes --------------------------------------------------------------------------------
+
+    @property
+    def _strikes(self) -> bool:
+        """Whether device faults are tried: without durability there is nothing to strike."""
+        durable = self._target.capabilities.durability != "none"
+        return self._crash_order.device_faults and durable
 
     def _wants_crashes(self) -> bool:
         return any(
@@ -272,11 +300,16 @@ class _Campaign:
             for name, clause in CLAUSES.items()
         )
 
+    @property
+    def _device_option(self) -> list[str]:
+        return ["--device-faults"] if self._crash_order.device_faults else []
+
     def _crash(self, progress: Progress, notes: list[str]) -> None:
         """Crashes the store as far as the level asks, and takes what came of it."""
         level, order = self._request.level, self._crash_order
         asked = _IMAGES_ASKED_FOR if self._request.explicit_level else _IMAGES
-        images = order.images or asked[level]
+        crashes = self._wants_crashes()
+        images = order.images or asked.get(level, 0)
 
         def went(result: CrashResult) -> None:
             total = result.total()
@@ -294,7 +327,7 @@ class _Campaign:
 
         result = crash_campaign(
             self._target,
-            _MODELS[level],
+            _MODELS[level] if crashes else (),
             seed=self._seed,
             images=images,
             durability=order.durability,
@@ -304,6 +337,7 @@ class _Campaign:
             workers=order.workers,
             progress=went,
             hang_seconds=self._call_timeout,
+            device_plans=DEVICE_PLANS if self._strikes else 0,
         )
         total = result.total()
         self._counts |= {
@@ -323,6 +357,7 @@ class _Campaign:
             return
         for loss in result.losses:
             result.findings.append(_loss_finding(loss))
+        self._device_faults = total.device_faults
         failed = []
         for found in result.findings:
             if not self._request.wants(found.clause) or found.cause in self._findings:
@@ -334,7 +369,8 @@ class _Campaign:
                 keep_crash(kept, found)
                 witness = kept.as_posix()
             self._findings[found.cause] = crash_finding(found, self._command, witness)
-        self._tally.add_crashes(total.executed, failed, total.situations)
+        if crashes or failed:
+            self._tally.add_crashes(total.executed, failed, total.situations)
         self._note_models(result, notes)
 
     def _note_models(self, result: CrashResult, notes: list[str]) -> None:
@@ -381,6 +417,11 @@ class _Campaign:
             self._target, directory / "factory", self._onlooker, timeout=self._call_timeout
         ) as runner:
             store = runner.open(0)
+            if isinstance(store.opened, Hung):
+                raise TargetError(
+                    f"{self._target.name} had not returned after {store.opened.seconds:g} s when "
+                    "called with an empty directory"
+                )
             if isinstance(store.opened, Refused):
                 raise TargetError(
                     f"{self._target.name} raised {store.opened.exception} when called with an "
@@ -392,6 +433,9 @@ class _Campaign:
         try:
             with self._directory() as directory:
                 history = self._history(case.operations, directory)
+                if any(map(_lacked_room, history)):
+                    # No fault of the store's; and none of these cases makes a disk full.
+                    raise HarnessError(f"no room left in {self._scratch}: set TMPDIR")
                 judging = judge(history, self._target.capabilities)
                 self._tally.add(judging, case.clauses)
         except HarnessError as error:
@@ -405,9 +449,12 @@ class _Campaign:
         return CaseEnded(case.name, case.clauses, len(judging.judgements), findings)
 
     def _history(self, operations: Sequence[Operation], directory: Path) -> History:
-        return run_history(
+        history = run_history(
             self._target, operations, directory, self._onlooker, timeout=self._call_timeout
         )
+        if any(hangs(observation.outcome) for observation in history):
+            self._call_timeout = min(self._call_timeout, _IMPATIENT_SECONDS)
+        return history
 
     # --- findings -------------------------------------------------------------------------------
 
@@ -425,16 +472,16 @@ class _Campaign:
     def _finding(self, case: Case, history: History, judgement: Judgement, cause: str) -> Finding:
         seen = case.operations[: judgement.index + 1]
         command = shlex.join([*self._command, "--only", judgement.clause])
-        if isinstance(history[judgement.index].outcome, Hung):
+        if hangs(history[judgement.index].outcome):
             # Seeing it again would mean waiting again.
             steps = describe_steps(seen, history)
             return Finding(judgement.clause, judgement.sentence, case.name, steps, cause, command)
-        operations = self._smallest(seen, cause)
+        operations = self._smallest(seen, judgement)
         sentence = judgement.sentence
         witness = None
         with self._directory() as directory:
             smallest = self._history(operations, directory)
-            again = _failure(judge(smallest, self._target.capabilities), cause)
+            again = _failure(judge(smallest, self._target.capabilities), judgement)
             if again is None:
                 # It does not fail every time; what was seen is told.
                 sentence += " (not every time)"
@@ -447,7 +494,7 @@ class _Campaign:
             judgement.clause, sentence, case.name, steps, cause, command, witness=witness
         )
 
-    def _smallest(self, operations: Sequence[Operation], cause: str) -> list[Operation]:
+    def _smallest(self, operations: Sequence[Operation], found: Judgement) -> list[Operation]:
         """Drops operations, in halves and then one at a time, while the same fault shows."""
         smallest = list(operations)
         size = max(len(smallest) // 2, 1)
@@ -458,7 +505,7 @@ class _Campaign:
                 end = min(start + size, len(smallest) - 1)
                 shorter = smallest[:start] + smallest[end:]
                 left -= len(shorter)
-                failing = self._still_failing(shorter, cause)
+                failing = self._still_failing(shorter, found)
                 if failing is None:
                     start += size
                 else:
@@ -466,7 +513,7 @@ class _Campaign:
             size //= 2
         return smallest
 
-    def _still_failing(self, operations: Sequence[Operation], cause: str) -> int | None:
+    def _still_failing(self, operations: Sequence[Operation], found: Judgement) -> int | None:
         """After how many operations the same fault shows, if it does."""
         with self._directory() as directory:
             try:
@@ -474,7 +521,7 @@ class _Campaign:
             except (HarnessError, LookupError, AssertionError):
                 # Without the operation that was dropped, the plan makes no sense any more.
                 return None
-        failure = _failure(judging, cause)
+        failure = _failure(judging, found)
         return None if failure is None else failure.index + 1
 
     def _keep(self, clause: str, directory: Path, history: History, sentence: str) -> str:
@@ -507,31 +554,41 @@ class _Campaign:
 
 def _loss_finding(loss: WorkerLoss) -> CrashFinding:
     """A store that ended or hung the process that loaded it."""
+    clause = "DM-1" if loss.devices else "CR-3"
     return CrashFinding(
-        clause="CR-3",
+        clause=clause,
         session="",
         sentence=loss.reason,
         lost=(),
         plan=loss.plan,
         calls=(),
-        chain=(Crash("kill", 0),),
+        chain=() if loss.devices else (Crash("kill", 0),),
         recovery_calls=(),
         files={},
         directories=(),
         submitted=0,
         acknowledged=0,
-        cause=f"CR-3 {loss.reason}",
+        cause=f"{clause} {loss.reason}",
         images_until_found=0,
     )
 
+
+_IMPATIENT_SECONDS: Final = 5.0
+"""How long a call may take once another one was seen to hang."""
 
 _SHRINKING_OPERATIONS: Final = 3000
 """How many operations may be run to make one history small."""
 
 
-def _failure(judging: Judging, cause: str) -> Judgement | None:
+def _failure(judging: Judging, found: Judgement) -> Judgement | None:
+    """Where a history shows the fault that was found: the same clause, call, due and situation."""
     return next(
-        (one for one in judging.judgements if not one.passed and _cause(one) == cause), None
+        (
+            one
+            for one in judging.judgements
+            if not one.passed and one.due == found.due and _cause(one) == _cause(found)
+        ),
+        None,
     )
 
 
@@ -542,10 +599,17 @@ def _cause(judgement: Judgement) -> str:
     return f"{judgement.clause}: {sentence}"
 
 
+def _lacked_room(observation: Observation) -> bool:
+    outcome = observation.outcome
+    return isinstance(outcome, Refused) and any(text in outcome.text for text in _FULL)
+
+
 @contextmanager
 def _scratch() -> Iterator[Path]:
-    """A temporary directory in memory, if there is such a file system; removed in any case."""
-    place = _MEMORY if _MEMORY.is_dir() and os.access(_MEMORY, os.W_OK | os.X_OK) else None
+    """A temporary directory in memory, if there is such a file system with room; then removed."""
+    usable = _MEMORY.is_dir() and os.access(_MEMORY, os.W_OK | os.X_OK)
+    # In a container it often has 64 MiB, the size of one line of RW-12.
+    place = _MEMORY if usable and shutil.disk_usage(_MEMORY).free >= _ROOM_BYTES else None
     scratch = Path(tempfile.mkdtemp(prefix="torntail-", dir=place))
     try:
         yield scratch

@@ -41,6 +41,9 @@ ROWS: Final[dict[str, tuple[tuple[str, str], ...]]] = {
         ("an id asked for again forgets its call", "TS SS A:c1 K:c1 A:c1"),
         ("an id asked for again after its result", "TS SS A:c1 K:c1 R:c1 A:c1"),
         ("the message's step, not the open one", "TS SS A:c1@1 SS SS"),
+        ("calls in another order than that of their ids", "TS SS A:c3,c1 A:c2"),
+        ("a call in a message that is not the assistant's", "TS U:c9 SS A:c1 U:c8"),
+        ("a block with an id that is no call", "TS SS A:~c9,c1"),
     ),
     "CL-3": (
         ("a call that was logged", "TS SS A:c1 K:c1"),
@@ -61,11 +64,13 @@ ROWS: Final[dict[str, tuple[tuple[str, str], ...]]] = {
         ("an open step", "TS U SS"),
         ("an open step with two calls", "TS U SS A:c1,c2 K:c1"),
         ("all calls answered", "TS U SS A:c1 K:c1 R:c1"),
+        ("a dozen calls", f"TS U SS A:{','.join(f'c{n}' for n in range(12, 0, -1))} K:c3"),
     ),
     "CL-5": (
         ("calls with and without a logged call", "TS U SS C A:c1,c2 K:c1"),
         ("the second turn, the third step", f"{_CLOSED} TS U SS SE SS SE SS A:c1 K:c1"),
         ("the time of the last event, which went back", "TS SS A:c1 K:c1 X:late"),
+        ("turn and step of numbers of their own", "TS@7 U SS@3 A:c1 K:c1"),
     ),
 }
 """Logs by clause: what is peculiar to them, and their events; `@n` puts another number on one."""

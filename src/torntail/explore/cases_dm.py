@@ -58,6 +58,8 @@ def a_bad_record_in_the_committed_region(script: Script) -> None:
         log.damage("garble", record)
         _reload(log, "DM-1")
         log.append_wrong([log.event("note")], "DM-1")
+        if script.capabilities.creates == "explicit":
+            script.add(Create(header=log.header, probes=("DM-1",)))
         log.damage("restore")
     log.damage("trail", 7, variant="rubbish")
     _reload(log, "DM-1")
@@ -111,6 +113,10 @@ def whole_records_in_the_tail_are_copied(script: Script) -> None:
         log.damage("garble", record)
         _reload(log, "DM-2")
         script.list("DM-2")
+        log.damage("restore")
+        # Here the copy can be told from one that leaves out what does not parse.
+        log.damage("rewrite", record, variant="NaN")
+        _reload(log, "DM-2")
         log.damage("restore")
 
 
@@ -286,6 +292,7 @@ def a_first_line_that_is_no_header_is_never_overwritten(script: Script) -> None:
 
 
 FLIPS: Final = 96
+HEADER_FLIPS: Final = 24
 """How many single bits are flipped in a run; which ones, the seed decides."""
 
 
@@ -297,6 +304,11 @@ def single_bits_are_flipped(script: Script) -> None:
         log.damage("flip", record, script.random.randrange(8 * 4096))
         script.add(Load(session=log.id, probes=("DM-7",)))
         log.damage("restore")
+    if script.capabilities.header:
+        for _ in range(HEADER_FLIPS):
+            log.damage("header-flip", amount=script.random.randrange(8 * 4096))
+            script.add(Load(session=log.id, probes=("DM-7",)))
+            log.damage("restore")
 
 
 @_case("DM-8", requires=["inspects"])

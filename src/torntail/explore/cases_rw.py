@@ -62,6 +62,7 @@ def header_fields_come_back(script: Script) -> None:
         log.append(_TURN)
         script.reopen()
         log.load("RW-1")
+        log.inspect("RW-1")
 
 
 @_case("RW-1", requires=["profile=session"])
@@ -79,7 +80,7 @@ def an_open_turn_is_closed_and_stored(script: Script) -> None:
 @_case("RW-1")
 def batches_of_many_sizes(script: Script) -> None:
     log = script.session()
-    for size in (1, 2, 7, 40, 150):
+    for size in (1, 2, 7, 40, 150, 1300):
         log.append(" ".join(["X:note"] * size), "RW-1")
     script.reopen()
     log.load("RW-1")
@@ -92,6 +93,8 @@ def batches_of_many_sizes(script: Script) -> None:
 def a_wrong_first_seq_is_refused(script: Script) -> None:
     log = script.session()
     log.append_wrong([log.event("note", seq=1)], "RW-2")
+    if script.capabilities.creates == "explicit":
+        script.add(Load(session=log.id, probes=("RW-2",)))
     log.append("X:note X:note X:note", "RW-2")
     for seq in (0, 2, 4, 10):
         log.append_wrong([log.event("note", seq=seq)], "RW-2")
@@ -133,6 +136,28 @@ def append_without_load_does_what_load_does(script: Script) -> None:
         script.add(Load(session=log.id, probes=("RW-2",)))
 
 
+@_case(
+    "RW-2",
+    requires=["checks_seq", "inspects", "profile=session", "repairs=load"],
+    durable=True,
+)
+def to_look_is_not_to_load(script: Script) -> None:
+    log = script.session()
+    log.append("TS U")
+    script.reopen()
+    log.inspect("RW-2")
+    log.append_wrong([log.event("note")], "RW-2")
+    log.load("RW-2")
+    log.append("TS U")
+    script.reopen()
+    log.inspect("RW-2")
+    # The turn is closed before this is written, though `inspect` wrote no closer.
+    log.events.append(log.event("turn/end"))
+    log.append("X:note", "RW-2")
+    script.reopen()
+    script.add(Load(session=log.id, probes=("RW-2",)))
+
+
 @_case("RW-3")
 def what_json_cannot_carry_is_refused(script: Script) -> None:
     log = script.session()
@@ -147,11 +172,15 @@ def what_json_cannot_carry_is_refused(script: Script) -> None:
         "cycle",
         "integer-key",
         "object",
+        "nan-in-a-further-key",
+        "bytes-in-the-surface",
     ):
         size = script.random.randrange(1, 4)
         index = script.random.randrange(size)
         batch = log.write(" ".join(["X:note"] * size))
         log.append_wrong(batch, "RW-3", spoiled=(index, how))
+    # What was refused is not counted, either.
+    log.append("X:note", "RW-3")
     script.reopen()
     log.load("RW-3")
     log.append("X:note", "RW-3")
@@ -184,11 +213,15 @@ def the_callers_events_stay_the_callers(script: Script) -> None:
 
 @_case("RW-4")
 def what_load_returned_is_the_callers(script: Script) -> None:
-    log = script.session()
+    log = script.session(extra={"labels": ["red", "green"]})
     log.append(_TURN)
     log.load()
     script.add(ChangeCallersCopy(what="loaded"))
     log.load("RW-4")
+    if script.capabilities.inspects:
+        log.inspect()
+        script.add(ChangeCallersCopy(what="loaded"))
+        log.inspect("RW-4")
     script.add(ChangeCallersCopy(what="loaded"))
     log.append("X:note", "RW-4")
     log.load("RW-4")
@@ -207,6 +240,13 @@ def an_empty_batch_does_nothing(script: Script) -> None:
         script.add(Load(session=f"unknown-{script.token}", probes=("RW-5",)))
     log.load("RW-5")
     script.list("RW-5")
+    if script.durable:
+        # Nor does it do what a load does.
+        interrupted = script.session("interrupted")
+        interrupted.append("TS U")
+        script.reopen()
+        interrupted.append([], "RW-5")
+        interrupted.inspect("RW-5")
 
 
 # --- RW-6, RW-7, RW-8 -----------------------------------------------------------------------------
@@ -214,8 +254,10 @@ def an_empty_batch_does_nothing(script: Script) -> None:
 
 @_case("RW-6", requires=["lazy", "creates=explicit"])
 def create_stores_nothing(script: Script) -> None:
-    log = script.session(create=False)
+    # An id by which a file that holds it is known for data.
+    log = script.session(create=False, id=script.mark())
     script.add(Create(header=log.header, probes=("RW-6",)))
+    log.inspect("RW-6")
     script.add(Load(session=log.id, probes=("RW-6",)))
     script.list("RW-6")
     log.append("X:note", "RW-6")
@@ -261,6 +303,8 @@ def an_unknown_id_is_not_found(script: Script) -> None:
             unknown.append_wrong(unknown.write("X:note"), "RW-8")
         log = script.session(label)
         log.append("X:note")
+        for near in (log.id[:-1], f"{log.id}0", log.id.upper()):
+            script.add(Load(session=near, probes=("RW-8",)))
     script.list("RW-8")
 
 
@@ -270,5 +314,6 @@ def absence_is_told_apart_from_cannot_look(script: Script) -> None:
     log.append("X:note")
     log.damage("root-is-a-file")
     script.add(Load(session=log.id, probes=("RW-8",)))
+    log.inspect("RW-8")
     log.append_wrong([log.event("note")], "RW-8")
     script.list("RW-8")

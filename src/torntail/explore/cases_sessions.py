@@ -51,6 +51,22 @@ def list_gives_one_entry_per_log(script: Script) -> None:
     script.list("RW-9")
 
 
+@_case("RW-9", requires=["lists", "header"])
+def list_gives_whole_headers(script: Script) -> None:
+    script.session("no-cwd", cwd=None).append("X:note")
+    script.session("fork", parent_session=f"parent-{script.token}", seed_length=4).append("X:note")
+    script.session("extra", extra={"origin": "subagent", "depth": 2}).append("X:note")
+    script.reopen()
+    script.list("RW-9")
+
+
+@_case("RW-9", requires=["lists"])
+def list_gives_all_of_many_logs(script: Script) -> None:
+    for number in range(105):
+        script.session(f"{number}").append("X:note")
+    script.list("RW-9")
+
+
 @_case("RW-9", requires=["lists"], durable=True)
 def a_damaged_body_is_still_listed(script: Script) -> None:
     _, second, third = _three_sessions(script)
@@ -112,6 +128,13 @@ _ODD_IDS: Final = (
     ".locks",
     "_no-cwd",
     "sessions.db",
+    "ab",
+    "[ab]",
+    "a?",
+    "_",
+    "%",
+    # Nothing can be made there, whatever the rights.
+    "/proc/torntail/outside",
 )
 
 
@@ -189,6 +212,8 @@ def a_stored_log_of_another_version_is_refused(script: Script) -> None:
         log.append_wrong([log.event("note")], "RW-14")
         log.inspect("RW-14")
         script.list("RW-14")
+        if script.capabilities.creates == "explicit":
+            script.add(Create(header=log.header, probes=("RW-14",)))
         log.damage("restore")
     log.load("RW-14")
 
@@ -206,6 +231,8 @@ def a_header_of_another_id_is_refused(script: Script) -> None:
     script.add(Load(session=second.id, probes=("RW-15",)))
     second.append_wrong([second.event("note")], "RW-15")
     script.list("RW-15")
+    if script.capabilities.creates == "explicit":
+        script.add(Create(header=second.header, probes=("RW-15",)))
 
 
 @_case("RW-15", requires=["header"], durable=True)
@@ -245,6 +272,24 @@ def calls_at_the_same_time_are_serialised(script: Script) -> None:
 
 
 @_case("RW-17")
+def first_calls_at_the_same_time_are_serialised(script: Script) -> None:
+    for number in range(4):
+        log = script.session(f"{number}", create=False)
+        if script.capabilities.creates == "explicit":
+            create = Create(header=log.header)
+            script.add(Together(operations=(create, create, create), probes=("RW-17",)))
+        rivals = [log.write("X:note X:note") for _ in range(3)]
+        if script.capabilities.checks_seq:
+            appends = [Append(session=log.id, events=tuple(rival)) for rival in rivals]
+            script.add(Together(operations=tuple(appends), probes=("RW-17",)))
+            log.events.extend(rivals[0])
+        log.append("TS U SS A:c1")
+        loads = [Load(session=log.id)] * 3
+        script.add(Together(operations=tuple(loads), probes=("RW-17",)))
+        script.add(Load(session=log.id, probes=("RW-17",)))
+
+
+@_case("RW-17")
 def nothing_works_after_close(script: Script) -> None:
     log = script.session()
     log.append(_TURN)
@@ -252,6 +297,7 @@ def nothing_works_after_close(script: Script) -> None:
     script.add(Close(probes=("RW-17",)))
     script.add(Load(session=log.id, probes=("RW-17",)))
     log.append_wrong([log.event("note")], "RW-17")
+    log.append_wrong([], "RW-17")
     if script.capabilities.creates == "explicit":
         script.add(Create(header=new.header, probes=("RW-17",)))
     if script.capabilities.inspects:

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import os
 import selectors
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final, Self
 
 import msgspec
 
@@ -23,6 +25,7 @@ from torntail.crash.disk import Model
 from torntail.drive.target import BUILT_IN, Durability, Target
 from torntail.explore.crash_shard import CrashFinding, Share, ShareReport, crash_share
 from torntail.explore.crash_worker import Message, WorkOrder
+from torntail.explore.device_shard import device_share
 from torntail.record.scratch import Scratch
 from torntail.record.slots import Slot
 
@@ -33,10 +36,11 @@ HANG_SECONDS: Final = 30.0
 
 @dataclass(frozen=True, slots=True)
 class WorkerLoss:
-    """A worker that hung or died: in which plan, and how."""
+    """A worker that hung or died: in which plan, how, and whether under a device fault."""
 
     plan: str
     reason: str
+    devices: bool = False
 
 
 @dataclass(slots=True)
@@ -67,7 +71,8 @@ class CrashResult:
                 recoveries=sums.recoveries + report.recoveries,
                 executed=_added(sums.executed, report.executed),
                 situations=_added(sums.situations, report.situations),
-                plan=report.plan,
+                plan=report.plan or sums.plan,
+                device_faults=report.device_faults or sums.device_faults,
             )
         return sums
 
@@ -88,10 +93,14 @@ def crash_campaign(
     workers: int | None = None,
     progress: Callable[[CrashResult], None] = lambda result: None,
     hang_seconds: float = HANG_SECONDS,
+    device_plans: int = 0,
 ) -> CrashResult:
     """Crashes a target on about `images` distinct images, shared among `workers` processes.
 
     Ends early when each clause of `sought` is found violated by one of them.
+
+    With `device_plans`, so many plans are struck with device faults, apart from the crashes; with
+    no `models` nothing else is done.
 
     With `workers` 0, or for a target that only this process knows, all is done here.
     """
@@ -112,11 +121,22 @@ def crash_campaign(
         )
         for number in range(max(1, count))
     ]
+    if device_plans:
+        apart = Share(
+            models=(),
+            seed=seed,
+            images=0,
+            shard=len(shares),
+            plan=plan,
+            devices=device_plans,
+        )
+        shares = [*shares, apart] if shares[0].models else [apart]
     began = time.monotonic()
     result = CrashResult()
     try:
         if count == 0:
-            _crash_here(target, shares[0], result, progress)
+            for share in shares:
+                _crash_here(target, share, result, progress, hang_seconds)
         else:
             _crash_in_workers(target, shares, durability, result, progress, hang_seconds)
     finally:
@@ -133,15 +153,66 @@ def _crash_here(
     share: Share,
     result: CrashResult,
     progress: Callable[[CrashResult], None],
+    hang_seconds: float,
 ) -> None:
     def tick(report: ShareReport) -> None:
-        result.reports[0] = report
+        result.reports[share.shard] = report
         progress(result)
 
-    with Scratch() as scratch, Slot(scratch) as slot:
-        result.reports[0] = crash_share(
-            target, share, slot=slot, found=result.findings.append, tick=tick
-        )
+    found = result.findings.append
+    try:
+        with Scratch() as scratch, Slot(scratch) as slot, _Alarm(hang_seconds) as began:
+            if share.devices:
+                report = device_share(target, share, slot=slot, found=found, tick=tick)
+            else:
+                report = crash_share(target, share, slot=slot, found=found, tick=tick, began=began)
+    except CallHung as error:
+        plan = result.reports[share.shard].plan if share.shard in result.reports else ""
+        result.losses.append(WorkerLoss(plan, str(error)))
+    except (OSError, RuntimeError) as error:
+        # Ours, not the store's: a full scratch space, a recorder that stands already.
+        result.errors.append(f"{type(error).__name__}: {error}")
+    else:
+        result.reports[share.shard] = report
+
+
+class CallHung(BaseException):
+    """Raised inside a call of the store that has not come back in time, and then at the next."""
+
+
+class _Alarm:
+    """A watchdog within this process: each call of it starts the time anew.
+
+    Only the main thread can be interrupted; elsewhere nothing watches, and a store that may hang is
+    better named by its module, so that worker processes crash it. A store that has hung once is not
+    given another disk.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._watches = threading.current_thread() is threading.main_thread()
+        self._before: Any = None
+        self.reason: str | None = None
+
+    def __call__(self) -> None:
+        if self.reason is not None:
+            raise CallHung(self.reason)
+        if self._watches:
+            signal.setitimer(signal.ITIMER_REAL, self._seconds, self._seconds)
+
+    def __enter__(self) -> Self:
+        if self._watches:
+            self._before = signal.signal(signal.SIGALRM, self._ring)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._watches:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, self._before)
+
+    def _ring(self, signal_number: int, frame: object) -> None:
+        self.reason = f"a call had not returned after {self._seconds:g} s"
+        raise CallHung(self.reason)
 
 
 class _Worker:
@@ -170,6 +241,7 @@ class _Worker:
         self.progress = -1
         self.moved_at = time.monotonic()
         self.plan = ""
+        self.devices = bool(order.share.devices)
         self.finished = False
         self.error: str | None = None
 
@@ -204,7 +276,7 @@ def _crash_in_workers(
                 if hung and not worker.finished and worker.output in _registered(selector):
                     selector.unregister(worker.output)
                     reason = f"a call had not returned after {hang_seconds:g} s"
-                    result.losses.append(WorkerLoss(worker.plan, reason))
+                    result.losses.append(WorkerLoss(worker.plan, reason, worker.devices))
                     worker.process.kill()
             progress(result)
             sought = shares[0].sought
@@ -240,7 +312,8 @@ def _listen(worker: _Worker, number: int, result: CrashResult) -> bool:
         if message.report is not None:
             report = result.reports[number] = message.report
             worker.plan, worker.finished = report.plan, report.done
-            moved = report.distinct + report.images
+            struck = sum(sum(kind.values()) for kind in report.device_faults.values())
+            moved = report.distinct + report.images + struck
             if moved != worker.progress:
                 worker.progress, worker.moved_at = moved, time.monotonic()
     return True
@@ -255,4 +328,5 @@ def _bury(worker: _Worker, result: CrashResult) -> None:
         result.errors.append(worker.error)
         return
     reason = f"killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
-    result.losses.append(WorkerLoss(worker.plan, f"the store's process was {reason}"))
+    reason = f"the store's process was {reason}"
+    result.losses.append(WorkerLoss(worker.plan, reason, worker.devices))

@@ -14,6 +14,7 @@ from pathlib import Path, PurePosixPath
 import msgspec
 
 from torntail.crash.crashes import GARBAGE, Crash
+from torntail.crash.devices import fault_words
 from torntail.explore.crash_shard import CrashFinding
 from torntail.explore.witness import describe_steps
 from torntail.judge.verdict import Finding
@@ -29,8 +30,15 @@ _MODELS = {
 
 def crash_finding(finding: CrashFinding, command: Sequence[str], witness: str | None) -> Finding:
     """The finding as it stands on a certificate."""
-    *done, last = describe_steps(finding.calls, None) or ("",)
-    steps = [*done, f"{last}: {_told(finding.chain[0])}"]
+    if finding.fault is not None:
+        steps = [*describe_steps(finding.calls, None), fault_words(finding.fault)]
+        command = [*command, "--device-faults"]
+    elif not finding.chain:  # The process that loaded struck disks was lost with its last one.
+        steps = ["a device fault strikes the disk of this plan"]
+        command = [*command, "--device-faults"]
+    else:
+        *done, last = describe_steps(finding.calls, None) or ("",)
+        steps = [*done, f"{last}: {_told(finding.chain[0])}"]
     if len(finding.chain) > 1:
         *between, inside = describe_steps(finding.recovery_calls, None) or ("",)
         steps += ["a new process opens the store", *between]
@@ -42,7 +50,7 @@ def crash_finding(finding: CrashFinding, command: Sequence[str], witness: str | 
     )
     if finding.lost:
         steps.append(f"lost: {', '.join(finding.lost[:12])}{' …' if finding.lost[12:] else ''}")
-    model = " then ".join(crash.model for crash in finding.chain)
+    model = " then ".join(crash.model for crash in finding.chain) or "device fault"
     return Finding(
         clause=finding.clause,
         sentence=finding.sentence,

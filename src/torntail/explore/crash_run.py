@@ -141,6 +141,7 @@ class CrashRun:
         limits: Limits | None = None,
         found: Callable[[Violation], None],
         tick: Callable[[Counts], None] = lambda counts: None,
+        began: Callable[[], object] = lambda: None,
     ) -> None:
         self.target = target
         self.capabilities = target.capabilities
@@ -152,6 +153,7 @@ class CrashRun:
         self.counts = Counts()
         self.found = found
         self.tick = tick
+        self.began = began
 
     # --- a plan ---------------------------------------------------------------------------------
 
@@ -166,6 +168,7 @@ class CrashRun:
 
     def record(self, calls: Sequence[Call], disk: Disk | None) -> Recording:
         """Makes calls on the store in the slot, recording its file operations."""
+        self.began()
         history: list[Observation] = []
         store: InlineStore | None = None
         with Recorder(self.slot.path, disk) as recorder:
@@ -202,6 +205,7 @@ class CrashRun:
 
     def load_all(self, sessions: Sequence[str]) -> dict[str, Answer]:
         """A fresh store object's answers for each session of the disk in the slot."""
+        self.began()
         store = InlineStore(self.target.factory, self.root)
         if not isinstance(store.opened, Returned):
             return dict.fromkeys(sessions, store.opened)

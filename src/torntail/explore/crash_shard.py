@@ -8,17 +8,19 @@ only the order in which findings come differs. Budgets are counts, never times.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from itertools import count
+from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Final
 
 import msgspec
 
 from torntail.crash.crashes import Crash
+from torntail.crash.devices import DeviceFault
 from torntail.crash.disk import DiskImage, Model
 from torntail.drive.target import Target
 from torntail.explore.crash_run import Counts, CrashRun, Limits, Violation
-from torntail.explore.plans import crash_plans
+from torntail.explore.plans import crash_plan, crash_plans
+from torntail.explore.script import Case
 from torntail.judge.history import Operation as Call
 from torntail.record.inprocess import RecordingFailed
 from torntail.record.slots import Slot
@@ -33,7 +35,8 @@ class Share(msgspec.Struct, frozen=True, kw_only=True):
     """What one worker is to do.
 
     `images` distinct images, of the plans whose number is `shard` modulo `shards`, or of the plan
-    `plan` alone. When each clause of `sought` is violated there is nothing more to learn.
+    `plan` alone. When each clause of `sought` is violated there is nothing more to learn. With
+    `devices`, device faults on so many plans instead (`device_shard`).
     """
 
     models: tuple[Model, ...]
@@ -43,12 +46,14 @@ class Share(msgspec.Struct, frozen=True, kw_only=True):
     shards: int = 1
     plan: str | None = None
     sought: frozenset[str] = frozenset()
+    devices: int = 0
 
 
 class CrashFinding(msgspec.Struct, frozen=True, kw_only=True):
     """A violation as it is reported: JSON-able, with the disk image and the crashes that left it.
 
-    `cause` is equal for violations that show the same fault.
+    `cause` is equal for violations that show the same fault. Under a device `fault` there is no
+    chain of crashes.
     """
 
     clause: str
@@ -65,6 +70,7 @@ class CrashFinding(msgspec.Struct, frozen=True, kw_only=True):
     acknowledged: int
     cause: str
     images_until_found: int
+    fault: DeviceFault | None = None
 
     @property
     def model(self) -> Model:
@@ -85,6 +91,7 @@ class ShareReport(msgspec.Struct, frozen=True, kw_only=True):
     plan: str = ""
     findings: int = 0
     done: bool = False
+    device_faults: dict[str, dict[str, int]] = {}
     unseen: str | None = None
 
 
@@ -99,8 +106,12 @@ def crash_share(
     slot: Slot,
     found: Callable[[CrashFinding], None],
     tick: Callable[[ShareReport], None],
+    began: Callable[[], object] = lambda: None,
 ) -> ShareReport:
-    """Runs a share to its end; `found` gets each cause once, `tick` the state after each moment."""
+    """Runs a share to its end; `found` gets each cause once, `tick` the state after each moment.
+
+    `began` is called before the store is let loose on a disk, for a watchdog.
+    """
     causes: dict[str, CrashFinding] = {}
     plan_name = ""
 
@@ -116,16 +127,23 @@ def crash_share(
     def on_tick(counts: Counts) -> None:
         tick(_report(counts, plan_name, len(causes)))
 
-    run = CrashRun(target, slot, share.models, seed=share.seed, found=on_violation, tick=on_tick)
+    run = CrashRun(
+        target,
+        slot,
+        share.models,
+        seed=share.seed,
+        found=on_violation,
+        tick=on_tick,
+        began=began,
+    )
     plans_left: int | None = None
     unseen = None
-    for number, plan in zip(count(), crash_plans(share.seed, target.capabilities)):
-        if share.plan is not None:
-            if plan.name != share.plan:
-                continue
-            plans_left = 1
-        elif number % share.shards != share.shard:
-            continue
+    plans: Iterator[Case] = islice(
+        crash_plans(share.seed, target.capabilities), share.shard, None, share.shards
+    )
+    if share.plan is not None:
+        plans = iter([crash_plan(share.seed, target.capabilities, share.plan)])
+    for plan in plans:
         plan_name = plan.name
         run.limits = Limits(images=max(1, min(Limits().images, share.images - run.counts.distinct)))
         try:
@@ -172,13 +190,18 @@ def _finding(violation: Violation, images: int) -> CrashFinding:
         calls=violation.calls,
         chain=violation.chain,
         recovery_calls=violation.recovery_calls,
-        files=dict(image.files),
-        directories=tuple(sorted(image.directories)),
+        files={_printable(path): content for path, content in image.files.items()},
+        directories=tuple(sorted(map(_printable, image.directories))),
         submitted=0 if debt is None else len(debt.submitted),
         acknowledged=0 if debt is None else debt.acknowledged,
         cause=_cause(violation),
         images_until_found=images,
     )
+
+
+def _printable(path: str) -> str:
+    """A path in which bytes that are no UTF-8 are escaped: it has to pass through JSON."""
+    return path.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def _cause(violation: Violation) -> str:

@@ -16,6 +16,7 @@ from typing import Literal
 import msgspec
 
 from torntail.explore.crash_shard import CrashFinding, Share, ShareReport, crash_share
+from torntail.explore.device_shard import device_share
 from torntail.judge.capabilities import Capabilities
 from torntail.record.install import install
 from torntail.record.scratch import Scratch
@@ -59,7 +60,8 @@ def main() -> None:
             order.target, capabilities=order.capabilities, durability=order.durability
         )
         with Scratch() as scratch, Slot(scratch) as slot:
-            report = crash_share(
+            run_share = device_share if order.share.devices else crash_share
+            report = run_share(
                 target,
                 order.share,
                 slot=slot,
@@ -99,7 +101,11 @@ class _Channel:
         while not timer.wait(_BEAT_SECONDS):
             report = self._report
             if report is not None:
-                self.send(Message(report=report))
+                try:
+                    self.send(Message(report=report))
+                except OSError:
+                    # Nobody listens any more: the campaign was killed, and this goes with it.
+                    os._exit(1)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
+from itertools import count
 from typing import Final
 
 import msgspec
@@ -19,7 +20,7 @@ from torntail.judge.capabilities import Capabilities
 from torntail.judge.history import Create
 from torntail.session import SessionEvent, interrupted_turn_closers
 
-__all__ = ["crash_plans"]
+__all__ = ["UnknownPlanError", "crash_plan", "crash_plans"]
 
 _SMALL_STEPS: Final = 4
 _LARGE_STEPS: Final = 14
@@ -32,22 +33,41 @@ _ODD_TEXTS: Final = (
 )
 
 
+class UnknownPlanError(ValueError):
+    """No plan has this name."""
+
+    def __init__(self, name: str) -> None:
+        names = ", ".join(_SHAPES)
+        super().__init__(f"no plan is named {name!r}: there are {names}, small-N and large-N")
+
+
 def crash_plans(seed: int, capabilities: Capabilities) -> Iterator[Case]:
     """Plans without end; the same seed gives the same plans. Every fourth is a large one.
 
     The first ones are fixed shapes, so that what every campaign must reach does not hang on luck.
     """
-    number = 0
-    for name, write in _SHAPES.items():
+    for name in _SHAPES:
+        yield crash_plan(seed, capabilities, name)
+    for number in count():
+        yield crash_plan(seed, capabilities, _improvised_name(number))
+
+
+def crash_plan(seed: int, capabilities: Capabilities, name: str) -> Case:
+    """The plan of that name; raises `UnknownPlanError`."""
+    if name in _SHAPES:
         script = Script(f"{seed}/crash/{name}", capabilities)
-        write(script)
-        yield Case(name, (), tuple(script.operations))
-    while True:
-        script = Script(f"{seed}/crash/{number}", capabilities)
-        large = number % 4 == 3
-        _Improvisation(script).play(_LARGE_STEPS if large else _SMALL_STEPS)
-        yield Case(f"{'large' if large else 'small'}-{number}", (), tuple(script.operations))
-        number += 1
+        _SHAPES[name](script)
+    else:
+        _, _, digits = name.partition("-")
+        if not digits.isdecimal() or len(digits) > 9 or name != _improvised_name(int(digits)):
+            raise UnknownPlanError(name)
+        script = Script(f"{seed}/crash/{int(digits)}", capabilities)
+        _Improvisation(script).play(_LARGE_STEPS if name.startswith("large") else _SMALL_STEPS)
+    return Case(name, (), tuple(script.operations))
+
+
+def _improvised_name(number: int) -> str:
+    return f"{'large' if number % 4 == 3 else 'small'}-{number}"
 
 
 # --- fixed shapes -------------------------------------------------------------------------------

@@ -213,6 +213,14 @@ class Log:
 
     def _content(self, kind: str, rest: str, step: int) -> tuple[dict[str, Any], Any]:
         place = {"turn": self.turn, "step": step}
+        # `~id` is a block that has an id and is no call.
+        blocks = [
+            {"type": "reasoning", "id": name[1:], "text": self.script.text()}
+            if name.startswith("~")
+            else {"type": "tool-call", "id": name, "name": "look", "arguments": "{}"}
+            for name in (rest.split(",") if kind in ("A", "U") else ())
+            if name
+        ]
         text = {"type": "text", "text": self.script.text()}
         match kind:
             case "TS":
@@ -221,19 +229,14 @@ class Log:
             case "TE":
                 return {"turn": self.turn, "reason": {"kind": "completed"}}, None
             case "U":
-                return {"content": [text], "source": {"kind": "user"}}, "append"
+                return {"content": [text, *blocks], "source": {"kind": "user"}}, "append"
             case "SS" | "SE":
                 return place, None
             case "C":
                 chunk = {"type": "text-delta", "index": 0, "text": self.script.text()}
                 return {**place, "chunk": chunk}, None
             case "A":
-                calls = [
-                    {"type": "tool-call", "id": call, "name": "look", "arguments": "{}"}
-                    for call in rest.split(",")
-                    if call
-                ]
-                return {**place, "content": [text, *calls]}, "append"
+                return {**place, "content": [text, *blocks]}, "append"
             case "K":
                 return {**place, "callId": rest, "name": "look", "arguments": "{}"}, None
             case "R":

@@ -129,6 +129,8 @@ def _damage(operation: Damage) -> str:
         "header-only": "only the header left, without newline",
         "header-cut": "only half the header left",
         "header-garble": "the header overwritten with rubbish",
+        "header-flip": f"bit {operation.amount % 8} of byte {operation.amount // 8} of the header "
+        "flipped",
         "empty": "the file emptied",
         "nul-file": "the file filled with NULs",
         "misplace": f"its log put in the place of {_short(operation.other)}",

@@ -74,6 +74,13 @@ class UnknownClauseError(KeyError):
         return message
 
 
+class NotJudgedError(UnknownClauseError):
+    """The clause, or group of clauses, is about torntail itself: no run of a store judges it."""
+
+    def __str__(self) -> str:
+        return f"{self.clause_id} is about torntail itself and is not judged by a run over a store"
+
+
 @dataclass(frozen=True, slots=True)
 class _Group:
     title: str
@@ -379,6 +386,18 @@ def clause(clause_id: str) -> Clause:
     except KeyError:
         near = difflib.get_close_matches(clause_id.strip().upper(), CLAUSES, n=3, cutoff=0.6)
         raise UnknownClauseError(clause_id, tuple(near)) from None
+
+
+def check_selector(selector: str) -> None:
+    """Raises unless that is the id of a clause, or of a group, that a run can judge.
+
+    Raises:
+        UnknownClauseError: there is none; or, as `NotJudgedError`, it is about torntail itself.
+    """
+    if selector not in GROUPS:
+        clause(selector)
+    if _GROUPS[selector.partition("-")[0]].level == "harness":
+        raise NotJudgedError(selector, ())
 
 
 def clauses_in_group(group: str) -> tuple[Clause, ...]:

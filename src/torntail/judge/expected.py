@@ -17,9 +17,11 @@ __all__ = [
     "CANNOT_LOOK",
     "CLOSED",
     "EXISTS",
+    "EXISTS_DAMAGED",
     "IDENTITY",
     "NEVER",
     "NOT_FOUND",
+    "NOT_THERE",
     "Branch",
     "ExpectedEntry",
     "ExpectedSession",
@@ -52,7 +54,7 @@ class ExpectedTail:
     line: int | None = None
     byte: int | None = None
     length: int | None = None
-    copied_mark: str | None = None
+    copied_marks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +72,14 @@ class ExpectedSession:
 
 @dataclass(frozen=True, slots=True)
 class ExpectedEntry:
-    """One entry of a list: with this header, or with one of these kinds of error, or either."""
+    """One entry of a list: with this header, or with one of these kinds of error, or either.
+
+    `optional`: it need not be there.
+    """
 
     header: SessionHeader | None
     errors: frozenset[str] = frozenset()
+    optional: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +98,13 @@ ANY_REFUSAL: Final = Refusal(wrong_kinds=frozenset({"not_found", "exists", "clos
 CLOSED: Final = Refusal(frozenset({"closed"}), words=("closed",))
 NOT_FOUND: Final = Refusal(frozenset({"not_found"}), words=("not found", "no such", "unknown"))
 EXISTS: Final = Refusal(frozenset({"exists"}), words=("exist", "already"))
+EXISTS_DAMAGED: Final = Refusal(
+    EXISTS.kinds | {"version", "identity", "corrupted"}, words=EXISTS.words
+)
 NEVER: Final = Refusal(frozenset({"never_materialised"}), words=("materiali",))
+NOT_THERE: Final = Refusal(NOT_FOUND.kinds | NEVER.kinds, words=NOT_FOUND.words + NEVER.words)
 CANNOT_LOOK: Final = Refusal(
-    wrong_kinds=frozenset({"not_found", "never_materialised", "exists", "closed", "exit"})
+    # That something exists in the way (`mkdir` of the root) tells of no absence.
+    wrong_kinds=frozenset({"not_found", "never_materialised", "closed", "exit"})
 )
 IDENTITY: Final = Refusal(frozenset({"identity"}), words=("id",))

@@ -99,6 +99,8 @@ Spoiling: TypeAlias = Literal[
     "float-seq",
     "text-time",
     "nan-time",
+    "nan-in-a-further-key",
+    "bytes-in-the-surface",
 ]
 """What JSON cannot carry, or `load` would refuse, by name: a history stays JSON."""
 
@@ -151,7 +153,7 @@ class ChangeCallersCopy(_Operation, frozen=True, kw_only=True, tag="change"):
 class Together(_Operation, frozen=True, kw_only=True, tag="together"):
     """Calls made at the same time, each from a thread (or task) of its own."""
 
-    operations: tuple[Append | Load | Inspect, ...]
+    operations: tuple[Create | Append | Load | Inspect, ...]
 
 
 DamageKind: TypeAlias = Literal[
@@ -171,6 +173,7 @@ DamageKind: TypeAlias = Literal[
     "header-only",
     "header-cut",
     "header-garble",
+    "header-flip",
     "empty",
     "nul-file",
     "misplace",

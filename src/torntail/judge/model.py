@@ -21,9 +21,11 @@ from torntail.judge.expected import (
     CANNOT_LOOK,
     CLOSED,
     EXISTS,
+    EXISTS_DAMAGED,
     IDENTITY,
     NEVER,
     NOT_FOUND,
+    NOT_THERE,
     Branch,
     ExpectedEntry,
     ExpectedSession,
@@ -135,16 +137,27 @@ class Model:
         log = self.logs.get(header.id)
         if any(session == header.id for _, session in self.announced):
             return [Branch(EXISTS, writes=False, situations=("exists in memory",))]
-        if log is not None and log.start != "never materialised":
+        bare = log is not None and log.bare
+        damaged = ("version", "identity", "two places", "garbled")
+        if log is not None and log.start in damaged and not bare:
+            # To say what is wrong with it is as good as to say that it is there.
+            return [Branch(EXISTS_DAMAGED, writes=False, situations=("exists in storage",))]
+        if log is not None and log.start != "never materialised" and not bare:
             return [Branch(EXISTS, writes=False, situations=("exists in storage",))]
 
         def announce() -> None:
+            if not self.capabilities.lazy:
+                start: Start = "whole" if header.version == 0 else "version"
+                self.logs[header.id] = StoredLog(header, [], start=start, bare=True)
             self.announced[key] = header
 
         def refuse() -> None:
             self.refused.add(header.id)
 
         made = Branch(writes=not self.capabilities.lazy, effect=announce)
+        if bare:
+            # By another store object, or before this one was opened.
+            return [Branch(EXISTS_DAMAGED, writes=False, situations=("exists in storage",)), made]
         if header.version != 0:
             # To refuse it at once is as good as to refuse it when it is loaded.
             version = Refusal(frozenset({"version"}), words=(str(header.version),))
@@ -175,7 +188,7 @@ class Model:
             return [Branch(refusal, writes=False, situations=(operation.spoiled.how,))]
         log = self.logs.get(session)
         first_flush = (store, session) in self.announced and (
-            log is None or log.start == "never materialised"
+            log is None or log.start == "never materialised" or log.bare
         )
         if first_flush:
             return self._first_flush(operation)
@@ -184,6 +197,13 @@ class Model:
                 self.announced[store, session] = SessionHeader(session, 0)
                 return self._first_flush(operation)
             return [Branch(NOT_FOUND, writes=False, situations=("append to an unknown id",))]
+        branches = self._append_to(operation, log)
+        if log.bare and (store, session) not in self.touched:
+            branches.append(Branch(NOT_THERE, writes=False))
+        return branches
+
+    def _append_to(self, operation: Append, log: StoredLog) -> list[Branch]:
+        session, store = operation.session, operation.store
         adopting = (store, session) not in self.touched
         adopted: list[SessionEvent] = []
         if adopting:
@@ -198,9 +218,9 @@ class Model:
         )
 
         def take(events: tuple[SessionEvent, ...]) -> None:
-            assert log is not None
             if adopting:
                 self._settle(session, adopted, store)
+            log.bare = log.bare and not events
             log.lines.extend(Line(event) for event in events)
 
         situation = "append to a stored session not loaded before" if adopting else "append"
@@ -254,6 +274,15 @@ class Model:
             announced = any(session == other for _, other in self.announced)
             situation = "load of a created, empty session" if announced else "load of an unknown id"
             return [Branch(NOT_FOUND, writes=False, situations=(situation,))]
+        branches = self._load_stored(log, session, store, stores=stores)
+        if log.bare:
+            situations = ("load of a created, empty session",)
+            branches.append(Branch(NOT_THERE, writes=False, situations=situations))
+        return branches
+
+    def _load_stored(
+        self, log: StoredLog, session: str, store: int, *, stores: bool
+    ) -> list[Branch]:
         refused = self._refused_at_start(log)
         if refused is not None:
             return [Branch(refused, writes=False, situations=(f"start: {log.start}",))]
@@ -328,7 +357,7 @@ class Model:
         if reading.torn_from is not None:
             tail = expected_tail(log, reading)
             situations.append("a torn tail was dropped")
-            if reading.copied_mark is not None:
+            if reading.copied_marks:
                 situations.append("a torn tail with whole records was copied")
             if reading.kept_leading:
                 situations.append("a record followed by rubbish was kept")
@@ -387,6 +416,9 @@ class Model:
                     entries[session] = ExpectedEntry(None, frozenset({"corrupted", "other"}))
                 case _:
                     entries[session] = ExpectedEntry(None, frozenset({"identity", "other"}))
+            if log.bare:
+                entries[session] = replace(entries[session], optional=True)
+                continue
             if log.start == "whole" and any(not line.whole for line in log.lines):
                 situations.append("a log with a damaged body was listed")
             if entries[session].errors:

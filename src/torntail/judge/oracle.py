@@ -45,11 +45,13 @@ from torntail.judge.model import Model
 from torntail.judge.words import (
     call_name,
     differing,
+    due_words,
     outcome_words,
     right_kind,
     shorten,
     tells,
     wanted_words,
+    wrong_kind_words,
 )
 from torntail.session import SessionEvent, SessionHeader, interrupted_turn_closers, same_json
 
@@ -59,7 +61,8 @@ __all__ = ["Judgement", "Judging", "judge"]
 class Judgement(msgspec.Struct, frozen=True):
     """That a clause was kept or broken at one operation of a history.
 
-    `situations` names what the operation met, for the obligations (VD-3).
+    `situations` names what the operation met, for the obligations (VD-3). `due` tells, of a broken
+    one, the call and what the model wanted of it where: another fault may have the same sentence.
     """
 
     clause: str
@@ -67,6 +70,7 @@ class Judgement(msgspec.Struct, frozen=True):
     sentence: str
     index: int
     situations: tuple[str, ...] = ()
+    due: str = ""
 
 
 class Judging(msgspec.Struct, frozen=True):
@@ -165,18 +169,21 @@ class _Judge:
     def _step(self, index: int, observation: Observation) -> bool:
         """Judges one operation; whether the history can be followed further."""
         operation = observation.operation
+        branches: list[Branch] = []
         if isinstance(operation, Together):
             problems, branch = self._together(operation, observation)
         else:
-            problems, branch = self._match(observation, self.model.branches(operation))
+            branches = self.model.branches(operation)
+            problems, branch = self._match(observation, branches)
         if branch is not None and branch.effect is not None:
             branch.effect()
         if branch is not None and "a flipped bit" in branch.situations:
             self.flips += 1
         owner = operation.probes or (_OWNERS[type(operation)],)
+        due = due_words(operation, branch or (branches[0] if branches else None))
         for problem in problems:
             for clause in (problem.clause,) if problem.clause else owner:
-                self.judgements.append(Judgement(clause, False, problem.sentence, index))
+                self.judgements.append(Judgement(clause, False, problem.sentence, index, due=due))
         failed = {judgement.clause for judgement in self.judgements if judgement.index == index}
         if branch is not None:
             self.judgements.extend(
@@ -237,6 +244,8 @@ class _Judge:
         said = f"{call_name(operation)} refused with {outcome.exception} ({shorten(outcome.text)})"
         if branch.refusal is None:
             return _Problem(f"{said}, where {wanted_words(branch)}")
+        if outcome.kind in branch.refusal.wrong_kinds:
+            return _Problem(wrong_kind_words(operation, outcome, branch.refusal))
         if not right_kind(outcome, branch.refusal):
             return _Problem(f"{said}, where {wanted_words(branch)}")
         missing = [
@@ -252,6 +261,8 @@ class _Judge:
     def _wrong_return(
         self, operation: Operation, outcome: Returned, branch: Branch
     ) -> _Problem | None:
+        if "the empty id" in branch.situations:
+            return _Problem(f"{call_name(operation)} accepted the empty id, which must be refused")
         if branch.refusal is not None:
             return _Problem(f"{call_name(operation)} returned, where {wanted_words(branch)}")
         if branch.session is not None:
@@ -283,8 +294,12 @@ class _Judge:
             problem = self._wrong_header(expected.header, outcome.session.header)
             if problem:
                 problems.append(_Problem(f"{call_name(operation)} returned {problem}", "RW-1"))
+        report = outcome.session.repair
         if expected.tail is not None:
             problems.extend(self._wrong_report(observation, outcome.session, expected))
+        elif not expected.uncertain and report is not None and report.torn_from_line is not None:
+            text = "the repair report tells of a torn tail where there is none"
+            problems.append(_Problem(text, "DM-2"))
         return problems
 
     # --- values ---------------------------------------------------------------------------------
@@ -383,12 +398,13 @@ class _Judge:
             ]
             if report.torn_from_line is None:
                 problems.append(_Problem("the repair report does not tell of the torn tail"))
-        copied = tail.copied_mark
+        copied = tail.copied_marks
         writes = isinstance(observation.operation, Load) and self.capabilities.repairs == "load"
         marks = observation.marks
-        if copied and writes and marks is not None and not marks.get(copied):
+        if copied and writes and marks is not None and not all(map(marks.get, copied)):
+            none = not any(map(marks.get, copied))
             text = "the torn tail held a whole record, and no copy of it was kept"
-            problems.append(_Problem(text))
+            problems.append(_Problem(text if none else "the copy of the torn tail is not whole"))
         return [_Problem(problem.sentence, "DM-2") for problem in problems]
 
     def _wrong_entries(
@@ -397,14 +413,17 @@ class _Judge:
         listed: dict[str, list[ListedSession]] = {}
         for entry in got:
             listed.setdefault(entry.session, []).append(entry)
-        missing = sorted(set(expected) - set(listed))
+        due = {session for session, wanted in expected.items() if not wanted.optional}
+        missing = sorted(due - set(listed))
         if missing:
             return _Problem(f"list has no entry for session {shorten(repr(missing[0]))}")
         unexpected = sorted(set(listed) - set(expected))
         if unexpected:
             return _Problem(f"list has an entry for {shorten(repr(unexpected[0]))}, not in storage")
         for session, wanted in expected.items():
-            found = listed[session]
+            found = listed.get(session, [])
+            if not found:
+                continue
             if len(found) > 1 and "identity" not in wanted.errors:
                 return _Problem(f"list has {len(found)} entries for session {session!r}")
             if any(self._right_entry(wanted, one) for one in found):

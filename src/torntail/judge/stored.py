@@ -20,10 +20,14 @@ __all__ = ["Line", "Reading", "Start", "StoredLog", "damage_log", "expected_tail
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A record as a reader finds it: whole; or followed by rubbish (`event`, not whole); or bad."""
+    """A record as a reader finds it: whole; or followed by rubbish (`event`, not whole); or bad.
+
+    `mark`: what a bad one still holds of the event it was.
+    """
 
     event: SessionEvent | None
     whole: bool = True
+    mark: str | None = None
 
 
 Start = Literal[
@@ -37,6 +41,7 @@ class StoredLog:
 
     `acknowledged` counts its records before it was damaged; `place` is where its first bad record,
     the one of index `bad_record`, begins; `unknown` is set once the model cannot tell any more.
+    `bare`: created without `lazy` and without events so far, in storage or not, as the store likes.
     """
 
     header: SessionHeader | None
@@ -48,6 +53,7 @@ class StoredLog:
     acknowledged: int = 0
     place: Damaged | None = None
     bad_record: int = 0
+    bare: bool = False
 
     def copy(self) -> StoredLog:
         """The same log, on its own."""
@@ -68,7 +74,7 @@ class Reading:
     committed: bool = False
     torn_from: int | None = None
     kept_leading: bool = False
-    copied_mark: str | None = None
+    copied_marks: tuple[str, ...] = ()
     may_refuse: bool = False
 
 
@@ -105,7 +111,8 @@ def read_log(log: StoredLog, profile: str) -> Reading:
             tuple(kept),
             torn_from=index,
             kept_leading=leading is not None,
-            copied_mark=next(filter(None, map(mark_of, behind)), None),
+            # Without a whole record behind it no copy is asked for; with one, of all of the tail.
+            copied_marks=tuple(filter(None, [line.mark, *map(mark_of, behind)])) if behind else (),
             may_refuse=profile == "log" and index < committed,
         )
     return Reading(tuple(kept))
@@ -115,10 +122,10 @@ def expected_tail(log: StoredLog, reading: Reading) -> ExpectedTail:
     """What a load has to report of the torn tail, as far as its place is known."""
     place = log.place
     if place is None or place.byte is None or place.size is None:
-        return ExpectedTail(copied_mark=reading.copied_mark)
+        return ExpectedTail(copied_marks=reading.copied_marks)
     kept = place.record_bytes or 0 if reading.kept_leading else 0
     byte = place.byte + kept
-    return ExpectedTail(place.line, byte, place.size - byte, reading.copied_mark)
+    return ExpectedTail(place.line, byte, place.size - byte, reading.copied_marks)
 
 
 def damage_log(log: StoredLog, operation: Damage) -> None:
@@ -126,8 +133,12 @@ def damage_log(log: StoredLog, operation: Damage) -> None:
     lines, index = log.lines, operation.record
     bad = Line(None, whole=False)
     match operation.kind:
-        case "garble" | "rewrite":
+        case "garble":
             lines[index] = bad
+        case "rewrite":
+            event = lines[index].event
+            gone = operation.variant in ("blank line", "number", "null")
+            lines[index] = replace(bad, mark=None if gone or event is None else mark_of(event))
         case "delete":
             del lines[index]
         case "duplicate":
@@ -151,7 +162,7 @@ def damage_log(log: StoredLog, operation: Damage) -> None:
         case "add":
             lines.append(bad)
             log.ended = operation.variant.endswith("line")
-        case "flip":
+        case "flip" | "header-flip":
             log.uncertain = "flip"
         case "cut-bytes":
             log.uncertain = "cut"

@@ -29,6 +29,7 @@ __all__ = [
     "Tally",
     "Verdict",
     "healed_clauses",
+    "moot_acceptances",
 ]
 
 Verdict: TypeAlias = Literal["pass", "fail", "unknown", "broken baseline"]
@@ -36,6 +37,7 @@ Verdict: TypeAlias = Literal["pass", "fail", "unknown", "broken baseline"]
 
 State: TypeAlias = Literal[
     "pass",
+    "counted",
     "fail",
     "unknown",
     "not exercised",
@@ -43,6 +45,7 @@ State: TypeAlias = Literal[
     "not applicable",
     "not requested",
 ]
+"""What became of a clause; `counted`: looked at, but not judged, not being claimed (DM-7)."""
 
 StoreLevel: TypeAlias = Literal["none", "process", "power"]
 
@@ -220,6 +223,7 @@ class Tally:
         )
 
     def _result(self, clause: Clause) -> ClauseResult:
+        state: State
         executed = self._executed.get(clause.id, 0)
         accepted = self._request.accepted.get(clause.id)
         if clause.id in self._failed:
@@ -236,7 +240,7 @@ class Tally:
             return ClauseResult(clause.id, "not requested", note=f"level {self._request.level}")
         if clause.group == "CR" and self._uncrashed is not None:
             # By default what cannot be seen is said; asked for by name, it is missing.
-            state: State = "unknown" if self._request.explicit_level else "not exercised yet"
+            state = "unknown" if self._request.explicit_level else "not exercised yet"
             return ClauseResult(clause.id, state, note=self._uncrashed)
         cut_short = self._cut_short.get(clause.id)
         if cut_short is not None:
@@ -260,7 +264,9 @@ class Tally:
         )
         if missing:
             return ClauseResult(clause.id, "unknown", executed, f"never met: {'; '.join(missing)}")
-        return ClauseResult(clause.id, "pass", executed, self._note(clause))
+        counted = clause.id == "DM-7" and "bitflip" not in self._capabilities.detects
+        state = "counted" if counted else "pass"
+        return ClauseResult(clause.id, state, executed, self._note(clause))
 
     def _note(self, clause: Clause) -> str:
         if clause.id == "DM-7":
@@ -279,7 +285,10 @@ def _claimed(capabilities: Capabilities) -> frozenset[str]:
 
 
 class Certificate(msgspec.Struct, frozen=True, kw_only=True):
-    """What was proven about a store, what was refuted, and what was not looked at."""
+    """What was proven about a store, what was refuted, and what was not looked at.
+
+    `device_faults`: kind of fault → what a load came to → how many disks; no part of the verdict.
+    """
 
     torntail: str
     target: str
@@ -294,6 +303,7 @@ class Certificate(msgspec.Struct, frozen=True, kw_only=True):
     limits: tuple[str, ...] = LIMITS
     baseline_error: str | None = None
     harness_errors: tuple[str, ...] = ()
+    device_faults: dict[str, dict[str, int]] = {}
     command: str = ""
     python: str = ""
     format: int = 1
@@ -310,7 +320,7 @@ class Certificate(msgspec.Struct, frozen=True, kw_only=True):
             self._is_open(result, open_states) for result in self.results
         ):
             return "unknown"
-        if not any(result.state in ("pass", "fail") for result in self.results):
+        if not any(result.state in ("pass", "counted", "fail") for result in self.results):
             # Nothing passes in a void (VD-6).
             return "unknown"
         return "pass"
@@ -361,3 +371,13 @@ def healed_clauses(accepted: Iterable[str], results: Iterable[ClauseResult]) -> 
     """Accepted violations that did not occur any more."""
     states = {result.clause: result.state for result in results}
     return tuple(clause for clause in accepted if states.get(clause) == "pass")
+
+
+def moot_acceptances(accepted: Iterable[str], results: Iterable[ClauseResult]) -> tuple[str, ...]:
+    """A note for each accepted violation of a clause that is not asked of the store any more."""
+    found = {result.clause: result for result in results}
+    return tuple(
+        f"{clause} was accepted as violated and is not applicable now ({found[clause].note})"
+        for clause in accepted
+        if clause in found and found[clause].state == "not applicable"
+    )

@@ -25,11 +25,13 @@ from torntail.session import same_json
 __all__ = [
     "call_name",
     "differing",
+    "due_words",
     "outcome_words",
     "right_kind",
     "shorten",
     "tells",
     "wanted_words",
+    "wrong_kind_words",
 ]
 
 
@@ -77,9 +79,27 @@ def wanted_words(branch: Branch) -> str:
     if branch.refusal.kinds:
         kinds = " or ".join(sorted(branch.refusal.kinds)).replace("_", " ")
         return f"it has to refuse ({kinds})"
-    if branch.refusal.wrong_kinds:
-        return "it has to refuse, and not as absence"
     return "it has to refuse"
+
+
+def wrong_kind_words(operation: Operation, outcome: Refused, refusal: Refusal) -> str:
+    """A refusal of a kind that says something untrue."""
+    kind = outcome.kind.replace("_", " ")
+    # That the store is closed is said by no store that is not, so that it need not be warned of.
+    untrue = sorted({*refusal.wrong_kinds, outcome.kind} - ({"closed", "exit"} - {outcome.kind}))
+    others = " or ".join(one.replace("_", " ") for one in untrue)
+    return (
+        f"{call_name(operation)} refused as {kind} ({outcome.exception}: {shorten(outcome.text)}); "
+        f"an error other than {others} is due"
+    )
+
+
+def due_words(operation: Operation, branch: Branch | None) -> str:
+    """Which call it was and what was wanted of it in which situation, to tell faults apart."""
+    if branch is None:
+        return call_name(operation)
+    situations = ", ".join(sorted(set(branch.situations)))
+    return f"{call_name(operation)}: {wanted_words(branch)} ({situations})"
 
 
 def outcome_words(outcome: Any) -> str:

@@ -11,12 +11,17 @@ from pathlib import Path
 
 from torntail.judge.verdict import Certificate
 
-__all__ = ["read_certificate", "write_certificate"]
+__all__ = ["certificate_text", "read_certificate", "write_certificate"]
+
+
+def certificate_text(certificate: Certificate) -> str:
+    """A certificate as JSON text, in ASCII."""
+    return json.dumps(certificate.to_json(), indent=2, ensure_ascii=True) + "\n"
 
 
 def write_certificate(certificate: Certificate, path: Path) -> None:
     """Writes a certificate; the file is there whole or not at all."""
-    text = json.dumps(certificate.to_json(), indent=2, ensure_ascii=True) + "\n"
+    text = certificate_text(certificate)
     temporary = path.with_name(path.name + ".tmp")
     temporary.write_text(text, encoding="utf-8")
     temporary.replace(path)
@@ -26,7 +31,7 @@ def read_certificate(path: Path) -> Certificate:
     """Reads a certificate; raises `ValueError` saying why the file holds none."""
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is not JSON: {error}") from error
     if not isinstance(record, dict):
         raise ValueError(f"{path} holds no certificate")

@@ -12,7 +12,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final
 
-from torntail.session import Outcome, SessionEvent
+from torntail.session import Damage, Outcome, SessionEvent, TornTail
 from torntail.stores.inspection import Inspection
 
 __all__ = ["as_json", "as_table", "as_text", "printable", "printable_bytes"]
@@ -70,7 +70,7 @@ def _record(found: Inspection) -> dict[str, Any]:
         record["line"] = found.damage.line
         if not found.database:
             record["byte"] = found.damage.byte
-            record["excerpt"] = printable_bytes(found.damage.excerpt)
+            record["excerpt"] = printable_bytes(found.damage.around or found.damage.excerpt)
         record["events_before"] = found.kept
     if found.loads:
         record["events"] = found.kept
@@ -83,7 +83,7 @@ def _record(found: Inspection) -> dict[str, Any]:
             if not found.database:
                 record["copy_kept"] = found.torn.holds_record
                 record["torn_why"] = found.torn.reason
-                record["torn_excerpt"] = printable_bytes(found.torn.excerpt)
+                record["torn_excerpt"] = printable_bytes(found.torn.around or found.torn.excerpt)
         if found.newline_missing:
             record["newline_added"] = True
     record["size"] = found.size
@@ -167,7 +167,7 @@ def _details(found: Inspection) -> list[str]:
         lines.append(f"at row {damage.line}")
     elif damage is not None:
         lines.append(f"at line {damage.line}, byte {damage.byte}; {found.kept} whole events before")
-        lines.append(f"found: {printable_bytes(damage.excerpt)}")
+        lines.append(_found(damage))
         if damage.line == 1:
             lines.append('a session file begins with a line {"type":"session","version":0,…}')
     torn = found.torn
@@ -178,7 +178,7 @@ def _details(found: Inspection) -> list[str]:
         )
         if not found.database:
             lines.append(f"because: {printable(torn.reason)}")
-            lines.append(f"found: {printable_bytes(torn.excerpt)}")
+            lines.append(_found(torn))
             if torn.holds_record:
                 lines.append("whole records stand in it: a copy is kept beside the file")
     if found.newline_missing:
@@ -191,6 +191,14 @@ def _details(found: Inspection) -> list[str]:
     if found.loads and not found.needs_repair:
         lines.append("nothing to repair")
     return lines
+
+
+def _found(place: Damage | TornTail) -> str:
+    """What stands at a bad place: around the byte that the reason names, or from its beginning."""
+    if not place.around:
+        return f"found: {printable_bytes(place.excerpt)}"
+    begun = "" if place.excerpt.startswith(place.around[:40]) else "…"
+    return f"found: {begun}{printable_bytes(place.around)}"
 
 
 def _closer_in_words(closer: SessionEvent) -> str:

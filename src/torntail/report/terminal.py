@@ -23,21 +23,25 @@ from torntail.explore.campaign import (
     CrashesWent,
 )
 from torntail.judge.clauses import CLAUSES
+from torntail.judge.devices import DEVICE_OUTCOMES
 from torntail.judge.verdict import Certificate, ClauseResult, Finding
 from torntail.report.inspection import printable
 
 __all__ = ["LiveProgress", "print_certificate"]
 
 _STYLES: Final = {
-    "pass": "green",
     "fail": "bold red",
+    "accepted": "bold red",
     "unknown": "yellow",
     "not exercised": "yellow",
+    "pass": "green",
+    "counted": "cyan",
     "not exercised yet": "dim",
     "not applicable": "dim",
     "not requested": "dim",
     "broken baseline": "bold red",
 }
+"""What may become of a clause, in the order in which it is told."""
 _BRIEF: Final = frozenset({"not exercised yet", "not applicable", "not requested"})
 
 
@@ -98,9 +102,9 @@ class LiveProgress:
                 self.seconds = event.seconds
 
 
-def print_certificate(certificate: Certificate, seconds: float) -> None:
+def print_certificate(certificate: Certificate, seconds: float, *, stderr: bool = False) -> None:
     """Prints the table of clauses, the findings, and the command that shows them again, last."""
-    console = Console(highlight=False, soft_wrap=False, emoji=False, markup=False)
+    console = Console(stderr=stderr, highlight=False, soft_wrap=False, emoji=False, markup=False)
     _print_head(console, certificate, seconds)
     if certificate.baseline_error is not None:
         console.print(Text(f"broken baseline: {printable(certificate.baseline_error)}", "bold red"))
@@ -110,6 +114,7 @@ def print_certificate(certificate: Certificate, seconds: float) -> None:
     else:
         _print_table(console, certificate)
         _print_rest(console, certificate)
+        _print_device_faults(console, certificate)
         for finding in certificate.findings:
             _print_finding(console, certificate, finding)
     _print_verdict(console, certificate)
@@ -187,6 +192,21 @@ def _print_rest(console: Console, certificate: Certificate) -> None:
         console.print(Text(f"limit: {limit}", "dim"))
 
 
+def _print_device_faults(console: Console, certificate: Certificate) -> None:
+    """What loads came to after device faults: counted, not judged but by DM-1 and CR-2."""
+    if not certificate.device_faults:
+        return
+    struck = sum(sum(outcomes.values()) for outcomes in certificate.device_faults.values())
+    console.print(f"device faults, not part of the verdict: {struck} disks loaded")
+    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 1, 0, 2))
+    table.add_column("fault", no_wrap=True)
+    for outcome in DEVICE_OUTCOMES:
+        table.add_column(outcome, justify="right")
+    for kind, outcomes in sorted(certificate.device_faults.items()):
+        table.add_row(kind, *(str(outcomes.get(outcome, "")) for outcome in DEVICE_OUTCOMES))
+    console.print(table)
+
+
 def _ranges(clauses: list[str]) -> str:
     """`CR-1 CR-2 CR-3 IO-1` as `CR-1…3 IO-1`."""
     groups: dict[str, list[int]] = {}
@@ -205,9 +225,13 @@ def _ranges(clauses: list[str]) -> str:
 
 def _print_finding(console: Console, certificate: Certificate, finding: Finding) -> None:
     accepted = certificate.request.accepted.get(finding.clause)
+    sentence = printable(finding.sentence, 1000)
+    if accepted is not None:
+        told = f"{finding.clause} violated, accepted ({printable(accepted)}): {sentence}"
+        console.print(Text(told, "dim"))
+        return
     console.print()
-    title = f"{finding.clause} violated: {printable(finding.sentence, 1000)}"
-    console.print(Text(title if accepted is None else f"{title} (accepted)", "bold red"))
+    console.print(Text(f"{finding.clause} violated: {sentence}", "bold red"))
     console.print(Text(f"  {CLAUSES[finding.clause].sentence}", "dim"))
     if finding.model != "no fault":
         console.print(Text(f"  plan {printable(finding.case)}, model: {finding.model}"))
@@ -220,7 +244,7 @@ def _print_finding(console: Console, certificate: Certificate, finding: Finding)
 
 def _print_verdict(console: Console, certificate: Certificate) -> None:
     states = Counter(_state(result) for result in certificate.results)
-    told = ", ".join(f"{count} {state}" for state, count in states.items())
+    told = ", ".join(f"{states[state]} {state}" for state in _STYLES if states[state])
     console.print()
     console.print(
         Text.assemble(
@@ -235,4 +259,6 @@ def _print_verdict(console: Console, certificate: Certificate) -> None:
         for finding in certificate.findings
         if finding.clause not in certificate.request.accepted
     ]
+    if len(findings) > 1:
+        console.print(f"(the first of {len(findings)})")
     console.out(findings[0].command if findings else certificate.command, highlight=False)

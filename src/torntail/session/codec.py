@@ -206,7 +206,8 @@ def _parse_slowly(line: bytes) -> Json:
     try:
         text = line.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise MalformedRecord(f"invalid UTF-8 at byte {error.start} of the line") from None
+        reason = f"invalid UTF-8 at byte {error.start} of the line"
+        raise MalformedRecord(reason, error.start) from None
     if text.startswith("\ufeff"):
         raise MalformedRecord("byte order mark")
     # Before the recursive parser runs, so that a line of a million brackets cannot exhaust the
@@ -216,7 +217,10 @@ def _parse_slowly(line: bytes) -> Json:
     try:
         return _STRICT.decode(text)
     except json.JSONDecodeError as error:
-        raise MalformedRecord(f"not JSON: {error.msg} at character {error.pos}") from None
+        # Some of the parser's messages end in the "at" that its own numbers follow.
+        what = error.msg.removesuffix(" at")
+        reason = f"not JSON: {what} at character {error.pos}"
+        raise MalformedRecord(reason, len(text[: error.pos].encode())) from None
 
 
 def _object(pairs: list[tuple[str, Json]]) -> dict[str, Json]:

@@ -33,11 +33,15 @@ it, and a record that has such a key is read by `from_json`, where it is a furth
 
 
 class MalformedRecord(ValueError):
-    """A JSON value that is not the record it should be; `reason` says why in one phrase."""
+    """A JSON value that is not the record it should be; `reason` says why in one phrase.
 
-    def __init__(self, reason: str) -> None:
+    `byte` is where in the line, if the reason names a place.
+    """
+
+    def __init__(self, reason: str, byte: int | None = None) -> None:
         super().__init__(reason)
         self.reason = reason
+        self.byte = byte
 
 
 def _is_number(value: object) -> bool:

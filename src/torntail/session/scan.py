@@ -42,13 +42,15 @@ class Damage:
     """A place where a log is damaged.
 
     `line` counts from 1, the header being line 1; `byte` is the offset of that line's first byte;
-    `excerpt` holds up to 80 bytes found there.
+    `excerpt` holds up to 80 bytes found there, `around` as many around the place in the line that
+    the reason names, if it names one.
     """
 
     line: int
     byte: int
     reason: str
     excerpt: bytes
+    around: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +58,8 @@ class TornTail:
     """What a load drops: everything from `byte` (on `line`) to the end, `length` bytes.
 
     `digest` is the SHA-256 of these bytes in hex. `holds_record` is true when a line in it is a
-    complete record, in which case a copy is kept before it is dropped (DM-2).
+    complete record, in which case a copy is kept before it is dropped (DM-2). `excerpt` and
+    `around` are as in `Damage`.
     """
 
     line: int
@@ -66,6 +69,7 @@ class TornTail:
     holds_record: bool
     reason: str
     excerpt: bytes
+    around: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +121,8 @@ def scan_log(
     except MalformedRecord as error:
         if not terminated:
             return LogScan(Outcome.NEVER_MATERIALISED, size=size)
-        damage = Damage(1, 0, f"header: {error.reason}", first[:80])
+        around = _around(first, error.byte)
+        damage = Damage(1, 0, f"header: {error.reason}", first[:80], around)
         return LogScan(Outcome.CORRUPT, size=size, damage=damage)
     if header.version != FORMAT_VERSION:
         return LogScan(Outcome.UNSUPPORTED_VERSION, header, size=size)
@@ -170,7 +175,8 @@ def scan_events(
             try:
                 event = parse_event(text[:-1] if terminated else text)
             except MalformedRecord as error:
-                unparsable = Damage(line, byte, error.reason, text[:80])
+                around = _around(text, error.byte)
+                unparsable = Damage(line, byte, error.reason, text[:80], around)
                 tail = chain(lines, chain.from_iterable(map(_lines, chain(parts[::-1], rest))))
                 return _decide_tail(
                     text, tail, accept, unparsable, header=header, seq=seq, committed=committed
@@ -188,6 +194,16 @@ def scan_events(
             if event.type == "turn/end":
                 committed = seq
     return LogScan(Outcome.OK, header, seq, committed, byte, byte, newline_missing=not terminated)
+
+
+def _around(line: bytes, place: int | None) -> bytes:
+    """Up to 80 bytes of a line around a place in it, not begun inside a character."""
+    if place is None:
+        return b""
+    start = max(place - 40, 0)
+    while start < place and line[start] & 0xC0 == 0x80:
+        start += 1
+    return line[start : start + 80]
 
 
 def _lines(block: bytes) -> Iterator[bytes]:
@@ -246,6 +262,7 @@ def _decide_tail(
         holds_record,
         unparsable.reason,
         remainder[:80],
+        unparsable.around,
     )
     return LogScan(
         Outcome.OK,

@@ -251,7 +251,8 @@ class Database:
         try:
             self._check_unchanged(session_id, file)
             connection.execute("BEGIN IMMEDIATE")
-            self._check_unchanged(session_id, file)
+            # Only now is its size what was committed: what a killed writer left is rolled back.
+            self._file = self._check_unchanged(session_id, file)
             operation = "write"
             yield connection
             operation = "commit"
@@ -282,7 +283,7 @@ class Database:
         if connection is not None:
             connection.close()
 
-    def _check_unchanged(self, session_id: str, file: FileMark | None) -> None:
+    def _check_unchanged(self, session_id: str, file: FileMark | None) -> FileMark:
         status = self._status()
         if status is None:
             raise WriterConflict(session_id, self.path, "the database is gone")
@@ -291,7 +292,7 @@ class Database:
             problem = None if known is None else known.problem(now)
             if problem is not None:
                 raise WriterConflict(session_id, self.path, problem)
-        self._file = now
+        return now
 
     def _roll_back(self, connection: sqlite3.Connection) -> bool:
         try:
@@ -377,10 +378,11 @@ class Database:
     def _attach(self, status: os.stat_result) -> None:
         self._connection = self._connect("rw")
         self._generation += 1
-        self._file = _mark(status)
         now = self._status()
-        if now is None or self._file.problem(_mark(now)) is not None:
+        if now is None or not os.path.samestat(status, now):
             raise StorageFailed(None, self.path, "open", "the file was replaced meanwhile")
+        # Connecting may have made it shorter: what a killed writer left is rolled back.
+        self._file = _mark(now)
 
     def _is_ours(self, status: os.stat_result) -> bool:
         """Whether the file may be ours, or is new (False), without changing a byte of it.

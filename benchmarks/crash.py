@@ -1,0 +1,211 @@
+"""What crashing costs: how many disks, how fast, and which stage takes how much of it.
+
+`peers`: the workload that other crash testers were measured on (34 file operations: a header by
+temporary file, fsync and rename, then 20 lines of about 104 bytes appended one at a time, an fsync
+after each five). Every distinct directory is worked out, put on a memory file system and checked.
+
+`harness`: a log of about 3 KB under a store that only reads and parses, against reading and parsing
+the same images; what is above the floor is the harness itself. `judged`: the same plans under the
+JSONL store, with second load, list and continuation where due.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import orjson
+
+from benchmarks.measure import Measured
+from torntail.crash.crashes import Images, crashes, moments
+from torntail.crash.disk import Disk, DiskImage, Model
+from torntail.crash.oplog import (
+    ROOT,
+    Acknowledged,
+    CreateFile,
+    Operation,
+    Rename,
+    SyncDirectory,
+    SyncFile,
+    Write,
+)
+from torntail.drive.target import target_of
+from torntail.explore.crash_shard import Share, crash_share
+from torntail.record.scratch import Scratch
+from torntail.record.slots import Slot
+
+MODELS: tuple[Model, ...] = ("kill", "ordered", "posix")
+ROUNDS = 5
+
+
+def run(folder: Path) -> Iterator[Measured]:
+    yield _peers()
+    yield from _harness()
+    yield _judged()
+
+
+# --- the peers' workload ------------------------------------------------------------------------
+
+
+def peers_log() -> list[Operation]:
+    """The 34 operations of the workload, with its acknowledgements."""
+    header = b'{"type":"session","version":0,"id":"s","createdAt":0}\n'
+    log: list[Operation] = [
+        CreateFile(ROOT, "log.tmp", 1),
+        Write(1, 0, header),
+        SyncFile(1),
+        Rename(ROOT, "log.tmp", ROOT, "log"),
+        SyncDirectory(ROOT),
+    ]
+    offset = len(header)
+    for number in range(20):
+        line = json.dumps({"type": "note", "seq": number, "time": 0, "data": "x" * 58}).encode()
+        log.append(Write(1, offset, line + b"\n"))
+        offset += len(line) + 1
+        if number % 5 == 4:
+            log += [SyncFile(1), Acknowledged(number // 5)]
+    return log
+
+
+def distinct_images(log: list[Operation]) -> Iterator[DiskImage]:
+    """Every distinct directory the three models leave."""
+    seen: set[DiskImage] = set()
+    for model in MODELS:
+        since = None
+        for moment in moments(Disk(model), log):
+            images = Images(moment.disk)
+            for crash in crashes(moment, model, since=since):
+                image = images.of(crash)
+                if image not in seen:
+                    seen.add(image)
+                    yield image
+            if moment.torn is None:
+                since = moment.disk
+
+
+def _peers() -> Measured:
+    log = peers_log()
+    best, count = float("inf"), 0
+    with Scratch() as scratch, Slot(scratch) as slot:
+        path = Path(slot.path) / "log"
+        for _ in range(ROUNDS):
+            begun = time.perf_counter()
+            count = 0
+            for image in distinct_images(log):
+                slot.hold(image)
+                _check(path, image)
+                count += 1
+            best = min(best, time.perf_counter() - begun)
+    return Measured(
+        subject="crash",
+        name=f"peers' workload: {count} distinct directories (ALICE: 423), all checked",
+        unit="s",
+        value=best,
+        floor=0.1,
+        rounds=ROUNDS,
+        bar=1.0,
+        note="floor is the time allowed; ALICE takes 38 s",
+    )
+
+
+def _check(path: Path, image: DiskImage) -> None:
+    """What the peers' checker does: reads the log and parses each whole line."""
+    if "log" in image.files:
+        for line in path.read_bytes().split(b"\n")[:-1]:
+            try:
+                orjson.loads(line)
+            except ValueError:
+                return
+
+
+# --- the harness and a judged store -------------------------------------------------------------
+
+
+def _images_of_a_log() -> list[DiskImage]:
+    """Images of a log of about 3 KB, as a crash campaign makes them."""
+    log: list[Operation] = [CreateFile(ROOT, "log", 1)]
+    offset = 0
+    for number in range(24):
+        line = json.dumps({"type": "note", "seq": number, "time": 0, "data": "y" * 80}).encode()
+        log.append(Write(1, offset, line + b"\n"))
+        offset += len(line) + 1
+        if number % 3 == 2:
+            log.append(SyncFile(1))
+    return list(distinct_images(log))
+
+
+def _harness() -> Iterator[Measured]:
+    images = _images_of_a_log()
+    floor = generated = held = float("inf")
+    with Scratch() as scratch, Slot(scratch) as slot:
+        path = Path(slot.path) / "log"
+        slot.hold(DiskImage({"log": b"z" * 3000}, frozenset()))
+        contents = [image.files.get("log", b"") for image in images]
+        for _ in range(ROUNDS):
+            begun = time.perf_counter()
+            for _ in images:
+                with open(path, "rb") as file:
+                    file.read()
+            reading = time.perf_counter() - begun
+            begun = time.perf_counter()
+            for content in contents:
+                _parse(content)
+            floor = min(floor, reading + time.perf_counter() - begun)
+            begun = time.perf_counter()
+            _images_of_a_log()
+            generated = min(generated, time.perf_counter() - begun)
+            begun = time.perf_counter()
+            for image in images:
+                slot.hold(image)
+                slot.changed()
+            held = min(held, time.perf_counter() - begun)
+    count = len(images)
+    yield Measured(
+        subject="crash",
+        name=f"harness alone, {count} images of about 3 KB: generated and held",
+        unit="s",
+        value=(generated + held) / count,
+        floor=floor / count,
+        rounds=ROUNDS,
+        bar=3.0,
+        note=f"generating {generated / (generated + held):.0%}, holding and looking for changes "
+        f"{held / (generated + held):.0%}; {count / (generated + held + floor):.0f} images a "
+        "second with a store that only reads and parses",
+    )
+
+
+def _parse(content: bytes) -> None:
+    for line in content.split(b"\n")[:-1]:
+        try:
+            orjson.loads(line)
+        except ValueError:
+            return
+
+
+def _judged() -> Measured:
+    best = float("inf")
+    distinct = 0
+    with Scratch() as scratch, Slot(scratch) as slot:
+        for _ in range(3):
+            begun = time.perf_counter()
+            report = crash_share(
+                target_of("jsonl"),
+                Share(models=MODELS, seed=0, images=2_000),
+                slot=slot,
+                found=lambda finding: None,
+                tick=lambda report: None,
+            )
+            best = min(best, time.perf_counter() - begun)
+            distinct = report.distinct
+    return Measured(
+        subject="crash",
+        name=f"JSONL store fully judged: {distinct / best:.0f} distinct images a second",
+        unit="s",
+        value=best / distinct,
+        floor=1 / 2_500,
+        rounds=3,
+        bar=1.0,
+        note="floor is the time allowed an image",
+    )

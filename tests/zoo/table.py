@@ -1,0 +1,100 @@
+"""Writes docs/zoo.md, each broken store with its clause: `python -m tests.zoo.table [NAME…]`.
+
+With names, only these stores are crashed anew and the other rows are kept. Minutes without.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+from tests.zoo import crashing, devices
+from torntail.drive.target import target_of
+from torntail.explore.crash_shard import CrashFinding, Share, crash_share
+from torntail.explore.device_shard import device_share
+from torntail.record.scratch import Scratch
+from torntail.record.slots import Slot
+
+PAGE = Path(__file__).parents[2] / "docs" / "zoo.md"
+
+IMAGES = 4_000
+
+ZOO: dict[str, str] = {
+    **crashing.ZOO,
+    **{target: clause for target, clause in devices.ZOO.items() if clause is not None},
+}
+
+HEAD = """\
+# Stores that break in a crash
+
+No check without a store that breaks it (VD-5): each of these is a careful store with one step left
+out, or done in the wrong order, and is caught by the clause beside it. *Images* counts the distinct
+disks that were loaded in one process with seed 0 until the first violation of that clause;
+*model* is that of the crash that showed it, or of the crashes one after the other. The last rows
+are about [device faults](crashes.md#device-faults). Made by `python -m tests.zoo.table`.
+
+| store | what is wrong | clause | images | plan | model |
+| --- | --- | --- | ---: | --- | --- |
+"""
+
+_ROW = re.compile(r"^\| `(?P<name>\w+)` \|.*\| (?P<clause>[A-Z]+-\d+) \|", re.MULTILINE)
+
+
+def name_of(target: str) -> str:
+    return target.partition(":")[2]
+
+
+def rows(text: str) -> dict[str, str]:
+    """The clause of each store in a page."""
+    return {match["name"]: match["clause"] for match in _ROW.finditer(text)}
+
+
+def first_finding(target: str, clause: str) -> CrashFinding | None:
+    """The first violation of a clause, crashing in this process."""
+    found: list[CrashFinding] = []
+    struck = target in devices.ZOO
+    share = Share(
+        models=("kill", "ordered", "posix"),
+        seed=0,
+        images=IMAGES,
+        sought=frozenset({clause}),
+        devices=2 if struck else 0,
+    )
+    run_share = device_share if struck else crash_share
+    with Scratch() as scratch, Slot(scratch) as slot:
+        run_share(target_of(target), share, slot=slot, found=found.append, tick=lambda report: None)
+    return next((one for one in found if one.clause == clause), None)
+
+
+def store_class(target: str) -> Any:
+    """The class behind a target, whose name the decorator gave to its factory."""
+    factory: Any = target_of(target).factory
+    return next(cell.cell_contents for cell in factory.__closure__)
+
+
+def row(target: str, clause: str) -> str:
+    told = " ".join(store_class(target).__doc__.split()).removesuffix(".")
+    finding = first_finding(target, clause)
+    assert finding is not None, target
+    model = " then ".join(crash.model for crash in finding.chain) or "device fault"
+    images = finding.images_until_found
+    return f"| `{name_of(target)}` | {told} | {clause} | {images} | {finding.plan} | {model} |"
+
+
+def main(names: list[str]) -> None:
+    old = PAGE.read_text(encoding="utf-8") if PAGE.exists() else ""
+    kept = {match["name"]: line for line in old.splitlines() if (match := _ROW.match(line))}
+    lines = []
+    for target, clause in ZOO.items():
+        name = name_of(target)
+        if names and name not in names and name in kept:
+            lines.append(kept[name])
+        else:
+            lines.append(row(target, clause))
+    PAGE.write_text(HEAD + "\n".join(lines) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
