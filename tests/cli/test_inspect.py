@@ -354,6 +354,7 @@ def test_a_large_file_costs_little_memory(tmp_path: Path) -> None:
     assert kept == 120_000
     assert grown < 12 << 20
 
+
 def test_the_bad_byte_is_shown_where_the_reason_names_one(tmp_path: Path) -> None:
     """Deep in a long line, its beginning would not tell what is wrong."""
     text = log("H T TS")

@@ -1,6 +1,7 @@
-"""Writes docs/command-line.md from the commands' own help: `python -m tests.docs.command_line_page`.
+"""Writes each command's help into its page: `python -m tests.docs.command_line_page`.
 
-Between the marks of each command stands its `--help`; the rest of the page is written by hand.
+Between the marks of each command in docs/command-line.md stands its `--help`; the rest of the page
+is written by hand.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from torntail.cli import main
 PAGE = Path(__file__).parents[2] / "docs" / "command-line.md"
 
 _WIDTH = 88
-_HELP = re.compile(r"(?P<head><!-- help: (?P<command>[a-z ]*?) ?-->\n).*?(?P<foot><!-- end -->)", re.S)
+_HELP = re.compile(
+    r"(?P<head><!-- help: (?P<command>[a-z ]*?) ?-->\n).*?(?P<foot><!-- end -->)", re.S
+)
 
 
 def help_of(command: str) -> str:

@@ -48,12 +48,12 @@ CLOSERS = """
 
 Where a log ends in the state `in turn` or `in step`, the closers are, in this order:
 
-1. a `tool/result` with `isError: true` for each call without a result, in order of first appearance;
+1. a `tool/result` with `isError: true` for each call without a result, in order of appearance;
 2. `step/end`, if a step is open;
 3. `turn/end` with `reason: {kind: interrupted}`.
 
-In the states `idle` and `in a step without a turn` nothing is written. What the closers hold is said
-by CL-5 of the [contract](contract.md#closers-profile-session).
+In the states `idle` and `in a step without a turn` nothing is written. What the closers hold is
+said by CL-5 of the [contract](contract.md#closers-profile-session).
 """
 
 

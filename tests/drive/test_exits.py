@@ -33,7 +33,11 @@ def _answering(answer: Any) -> Any:
 
 @pytest.mark.parametrize(
     "end",
-    [lambda: os._exit(0), lambda: os.execv("/bin/true", ["true"]), lambda: os.execl("/bin/true")],
+    [
+        lambda: os._exit(0),
+        lambda: os.execv("/bin/true", ["true"]),
+        lambda: os.execl("/bin/true", "true"),
+    ],
 )
 def test_a_store_cannot_end_the_process(end: Any, tmp_path: Path) -> None:
     with exits.refused() as attempts:
@@ -54,9 +58,7 @@ def test_a_child_may_end_itself_and_so_may_the_process_afterwards() -> None:
         "    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])\n"
         "print(status, attempts, flush=True)\nos._exit(3)"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.stdout, done.returncode) == ("7 []\n", 3)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 from collections.abc import Iterable
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,7 +24,7 @@ def test_a_small_memory_file_system_is_left_alone(
     monkeypatch.setattr(campaign, "_MEMORY", tmp_path / "memory")
     for free, chosen in ((64 << 20, False), (8 << 30, True)):
         usage = SimpleNamespace(free=free)
-        monkeypatch.setattr(campaign.shutil, "disk_usage", lambda path, usage=usage: usage)
+        monkeypatch.setattr(shutil, "disk_usage", lambda path, usage=usage: usage)
         with campaign._scratch() as scratch:
             assert (scratch.parent == tmp_path / "memory") is chosen
 

@@ -391,6 +391,7 @@ EMPTY = Returned(entries=())
 def test_without_lazy_a_session_without_events_is_there_or_not(
     loaded: Outcome, listed: Outcome
 ) -> None:
+    steps: list[tuple[Operation, Outcome]]
     steps = [CREATED, (load(), loaded), (ListSessions(), listed)]
     assert failures(told(*steps, STORED, (load(), returned(*NOTES)), claims=NOT_LAZY)) == []
     # After it was opened again, too; and it can be appended to, or is unknown.
@@ -399,7 +400,8 @@ def test_without_lazy_a_session_without_events_is_there_or_not(
     appended = STORED if loaded != NOT_FOUND else (STORED[0], NOT_FOUND)
     assert failures(told(*again, appended, claims=NOT_LAZY)) == []
     # With the first event it is there.
-    for lost in ((load(), NOT_FOUND), (ListSessions(), EMPTY)):
+    losses: list[tuple[Operation, Outcome]] = [(load(), NOT_FOUND), (ListSessions(), EMPTY)]
+    for lost in losses:
         assert len(failures(told(*steps, STORED, lost, claims=NOT_LAZY))) == 1
     # What claims `lazy` has no choice.
     assert bool(failures(told(*steps))) == (loaded != NOT_FOUND or listed != EMPTY)

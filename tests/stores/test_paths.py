@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from pyfakefs.fake_filesystem import FakeFilesystem, OSType
+from pyfakefs.fake_filesystem import OSType
 from pyfakefs.fake_filesystem_unittest import Patcher
 from pyfakefs.helpers import reset_ids, set_gid, set_uid
 
@@ -188,7 +188,8 @@ def fake_disk(system: OSType = OSType.LINUX, *, case_sensitive: bool = True) -> 
     it, in a working directory of its own, meets the wrong operating system.
     """
     with Patcher() as patcher:
-        fs: FakeFilesystem = patcher.fs
+        fs = patcher.fs
+        assert fs is not None
         real = fs.os
         try:
             fs.os = system

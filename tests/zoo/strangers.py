@@ -95,6 +95,8 @@ class Events:
 
     def append(self, session_id: str, events: list[SessionEvent]) -> None:
         with self.lock:
+            if self.closed:
+                raise ValueError("operation on a closed store")
             path = self.path(session_id) if events else self.root
             lines = []
             for event in events:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,6 @@ from torntail.stores.contract import (
     RepairReport,
     SequenceMismatch,
     SessionCorrupted,
-    SessionExists,
     SessionNotFound,
     StoreError,
 )
@@ -60,9 +59,7 @@ class loads_the_first_thousand(PlainStore):
 
 
 def _poor(header: SessionHeader) -> SessionHeader:
-    return SessionHeader(
-        header.id, header.created_at, cwd=header.cwd, version=header.version
-    )
+    return SessionHeader(header.id, header.created_at, cwd=header.cwd, version=header.version)
 
 
 @_animal("RW-1")
@@ -188,9 +185,10 @@ class inspect_takes_trouble_for_absence(PlainStore):
 class finds_by_the_beginning_of_an_id(PlainStore):
     def places(self, session_id: str) -> list[Path]:
         name = self.name(session_id)
-        return super().places(session_id) or [
-            path for path in self.logs() if path.stem.startswith(name)
-        ][:1]
+        return (
+            super().places(session_id)
+            or [path for path in self.logs() if path.stem.startswith(name)][:1]
+        )
 
 
 @_animal("RW-9")
@@ -214,14 +212,6 @@ class an_absolute_id_is_a_path(PlainStore):
         if header.id.startswith("/"):
             return Path(f"{header.id}.jsonl")
         return super().new_path(header)
-
-
-@_animal("RW-17")
-class an_empty_batch_after_close(PlainStore):
-    def append(self, session_id: str, events: Iterable[SessionEvent]) -> None:
-        batch = list(events)
-        if batch:
-            super().append(session_id, batch)
 
 
 @_animal("RW-17")

@@ -35,9 +35,7 @@ def damage_record(record: bytes, damage: Damage) -> bytes | NotPossible:
 
 def _flip(record: bytes, bit: int) -> bytes:
     position = bit // 8 % len(record)
-    return (
-        record[:position] + bytes([record[position] ^ (1 << bit % 8)]) + record[position + 1 :]
-    )
+    return record[:position] + bytes([record[position] ^ (1 << bit % 8)]) + record[position + 1 :]
 
 
 TRAILS: Final[dict[str, bytes]] = {

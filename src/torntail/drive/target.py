@@ -165,7 +165,8 @@ def _check_kinds(title: str, factory: Factory) -> None:
     unknown = [kind for kind in kinds.values() if kind not in (*KINDS, "other")]
     if unknown:
         raise TargetError(
-            f"{title}.error_kinds has the kind {unknown[0]!r}: use one of {', '.join(sorted(KINDS))}"
+            f"{title}.error_kinds has the kind {unknown[0]!r}: use one of "
+            f"{', '.join(sorted(KINDS))}"
         )
 
 

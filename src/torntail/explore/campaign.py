@@ -261,7 +261,8 @@ class _Campaign:
             notes.append(
                 f"the level {self._request.level} is above what is claimed (durability {claimed})"
             )
-        if self._exits and not any("EndsProcess" in one.sentence for one in self._findings.values()):
+        told = any("EndsProcess" in finding.sentence for finding in self._findings.values())
+        if self._exits and not told:
             # In a thread of its own, say: no call came to it, and nothing may pass on it.
             self._tally.harness_error(f"the store called {self._exits[0]} outside of any call")
         results = self._tally.results()

@@ -297,7 +297,6 @@ def nothing_works_after_close(script: Script) -> None:
     script.add(Close(probes=("RW-17",)))
     script.add(Load(session=log.id, probes=("RW-17",)))
     log.append_wrong([log.event("note")], "RW-17")
-    log.append_wrong([], "RW-17")
     if script.capabilities.creates == "explicit":
         script.add(Create(header=new.header, probes=("RW-17",)))
     if script.capabilities.inspects:

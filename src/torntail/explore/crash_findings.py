@@ -37,10 +37,10 @@ def crash_finding(finding: CrashFinding, command: Sequence[str], witness: str | 
         steps = ["a device fault strikes the disk of this plan"]
         command = [*command, "--device-faults"]
     else:
-        *done, last = describe_steps(finding.calls, None) or ("",)
+        *done, last = describe_steps(finding.calls, None) or ("before the first call",)
         steps = [*done, f"{last}: {_told(finding.chain[0])}"]
     if len(finding.chain) > 1:
-        *between, inside = describe_steps(finding.recovery_calls, None) or ("",)
+        *between, inside = describe_steps(finding.recovery_calls, None) or ("while it opens",)
         steps += ["a new process opens the store", *between]
         steps.append(f"{inside}: {_told(finding.chain[-1])}")
     steps.append("a new process opens the store and loads")

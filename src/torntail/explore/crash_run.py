@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
@@ -264,6 +265,7 @@ class _Expansion:
         self.recoveries = root.recoveries
         self.followed = root.followed
         self.nested: set[tuple[int, Model, bool]] = set()
+        self.jobs: list[Callable[[], None]] = []
         self.judge = RecoveryJudge(run.capabilities)
         marks = [
             (operation.call, isinstance(operation, Acknowledged))
@@ -306,6 +308,9 @@ class _Expansion:
                         budget -= 1
                     self._judge(key, image, crash, moment, ledger, call)
                 self.run.tick(self.run.counts)
+        # Last, so that what a single crash shows is found before what takes two.
+        for job in self.jobs:
+            job()
 
     def _moments(self, model: Model) -> Iterator[tuple[Moment, Ledger, int]]:
         """The moments worth a crash, each with the strictest ledger its disk has, and the call.
@@ -387,11 +392,11 @@ class _Expansion:
                 run.slot.hold(recovered)
             run.counts.recoveries += 1
             followed = self.followed[key] = run.follow(answers, self.headers)
-            self._nest(image, crash, moment, ledger, answers, call, repaired=bool(changed))
+            self._plan_nesting(image, crash, moment, ledger, answers, call, repaired=bool(changed))
         again, changed_again, listed, continued = followed
         return Recovery(answers, again, changed_again, listed, continued)
 
-    def _nest(
+    def _plan_nesting(
         self,
         image: DiskImage,
         crash: Crash,
@@ -402,7 +407,7 @@ class _Expansion:
         *,
         repaired: bool,
     ) -> None:
-        """Records the recovery of a disk, and a further append, and crashes that in turn.
+        """Puts a recovery down to be crashed in turn, if it is one of those that are.
 
         Of the recoveries that follow a crash in one call under one model, the first that wrote and
         the first that did not are taken: they differ most.
@@ -416,6 +421,20 @@ class _Expansion:
         if depth > 1 and not repaired:
             return
         self.nested.add(kind)
+        self.jobs.append(partial(self._nest, image, crash, moment, ledger, answers, call))
+
+    def _nest(
+        self,
+        image: DiskImage,
+        crash: Crash,
+        moment: Moment,
+        ledger: Ledger,
+        answers: Mapping[str, Answer],
+        call: int,
+    ) -> None:
+        """Records the recovery of a disk, and a further append, and crashes that in turn."""
+        run = self.run
+        depth = len(self.root.chain) + 1
         calls: list[Call] = [Load(session=session) for session in answers]
         for session, answer in answers.items():
             if isinstance(answer, Returned) and answer.session is not None and depth == 1:

@@ -208,6 +208,7 @@ def _cause(violation: Violation) -> str:
     """The clause, the kind of sentence and the kind of crash: numbers and names left out."""
     sentence = re.sub(r"'[^']*'|\"[^\"]*\"|/[^ ,:;]*|\d+", "…", violation.breach.sentence)
     debt = violation.ledger.sessions.get(violation.breach.session)
-    # The model is left out: what shows under `kill` shows under the others, too, and comes first.
+    # The models and how many crashes there were are left out: what shows under `kill`, or after one
+    # crash, shows under the others, too, and comes first.
     busy = debt.busy if debt else ""
-    return f"{violation.breach.clause} {len(violation.chain)} {busy} {sentence[:80]}"
+    return f"{violation.breach.clause} {busy} {sentence[:80]}"

@@ -219,7 +219,7 @@ def _judge_continuation(
         before = first.session.events
     else:
         clause = "CR-10"
-        if not isinstance(continued.created, Returned):
+        if capabilities.creates == "explicit" and not isinstance(continued.created, Returned):
             told = _told(continued.created) if continued.created else "was not tried"
             yield Breach(clause, session, f"create after the crash {told}")
             return
