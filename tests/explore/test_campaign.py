@@ -56,10 +56,12 @@ def test_a_level_above_the_claim_is_said() -> None:
     assert certificate.notes == ("the level power is above what is claimed (durability none)",)
 
 
-def test_what_is_asked_for_and_not_built_is_unknown() -> None:
-    assert certify("jsonl", only=["IO", "RW-5"], runs=None).verdict == "pass"
-    asked = certify("jsonl", only=["IO", "RW-5"], level="process", runs=None)
-    assert (asked.verdict, asked.exit_code) == ("unknown", 3)
+def test_what_is_not_built_is_named_and_never_passed() -> None:
+    for level in (None, "process"):
+        certificate = certify("jsonl", only=["IO", "RW-5"], level=level, runs=None)
+        assert certificate.verdict == "pass"
+        states = _states(certificate)
+        assert {states[clause] for clause in states if clause != "RW-5"} == {"not exercised yet"}
 
 
 def test_the_budget_leaves_clauses_unexercised() -> None:
