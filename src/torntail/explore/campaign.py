@@ -113,7 +113,7 @@ _MODELS: Final[dict[str, tuple[Model, ...]]] = {
     "process": ("kill",),
     "power": ("kill", "ordered", "posix"),
 }
-_IMAGES: Final = {"process": 8_000, "power": 15_000}
+_IMAGES: Final = {"process": 6_000, "power": 10_000}
 _IMAGES_ASKED_FOR: Final = {"process": 30_000, "power": 105_000}
 
 

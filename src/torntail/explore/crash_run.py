@@ -391,10 +391,10 @@ class _Expansion:
             if changed:
                 run.slot.hold(recovered)
             run.counts.recoveries += 1
-            followed = self.followed[key] = run.follow(answers, self.headers)
+            followed = self.followed[key] = (answers, *run.follow(answers, self.headers))
             self._plan_nesting(image, crash, moment, ledger, answers, call, repaired=bool(changed))
-        again, changed_again, listed, continued = followed
-        return Recovery(answers, again, changed_again, listed, continued)
+        first, again, changed_again, listed, continued = followed
+        return Recovery(_sharing(answers, first), again, changed_again, listed, continued)
 
     def _plan_nesting(
         self,
@@ -508,6 +508,26 @@ class _Expansion:
             repair = answer.session.repair
             if repair is not None and repair.torn_bytes:
                 counts.met("a torn tail was recovered")
+
+
+def _sharing(answers: dict[str, Answer], earlier: Mapping[str, Answer]) -> dict[str, Answer]:
+    """The answers, with the events of earlier ones where they are equal: many images of a plan
+    recover to one log, which need not be kept for each.
+    """
+    shared: dict[str, Answer] = {}
+    for session, answer in answers.items():
+        other = earlier[session]
+        if (
+            isinstance(answer, Returned)
+            and isinstance(other, Returned)
+            and answer.session is not None
+            and other.session is not None
+            and answer.session.events == other.session.events
+        ):
+            kept = msgspec.structs.replace(answer.session, events=other.session.events)
+            answer = Returned(session=kept)
+        shared[session] = answer
+    return shared
 
 
 def further_events(before: Sequence[SessionEvent]) -> tuple[SessionEvent, ...]:

@@ -177,7 +177,7 @@ class RecoveryJudge:
             self._lawful[id(submitted)] = lawful
         if not lawful:
             return None
-        key = id(loaded)
+        key = id(loaded.events)
         if key not in self._problems:
             self._problems[key] = _history_problem(loaded.events)
         return self._problems[key]
