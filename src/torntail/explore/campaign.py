@@ -150,8 +150,8 @@ def certify(
         progress: called with each event of the campaign.
         runs: where witnesses of violations are kept; None keeps none.
         call_timeout: after so many seconds a call that has not come back is taken to hang.
-        images: how many distinct disk images are loaded; by default a quick look, and four times as
-            much where `level` is given.
+        images: how many distinct disk images are loaded; by default a quick look, and some ten
+            times as many where `level` is given.
         plan: crash this plan alone.
         workers: processes that crash plans; 0 crashes them in this process, where a store that
             ends the process ends all of it.
