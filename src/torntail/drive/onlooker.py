@@ -176,6 +176,8 @@ class Onlooker:
         assert process.stdin is not None
         assert process.stdout is not None
         with contextlib.suppress(OSError):
+            # Said, and not only the pipe closed: a child that the store forked may hold it open.
+            pickle.dump(None, process.stdin)
             process.stdin.close()
         process.wait()
         process.stdout.close()
@@ -227,6 +229,8 @@ def serve(parent: str = "") -> None:
             try:
                 request = pickle.load(requests)
             except EOFError:
+                return
+            if request is None:
                 return
             answer: object
             try:
