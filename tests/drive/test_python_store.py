@@ -58,7 +58,7 @@ def opened() -> Iterator[Callable[..., PythonStore]]:
             return Answering(answer)
 
         factory.__dict__.update(attributes)
-        stores.append(PythonStore(factory, Path("/root/of/it"), timeout=timeout))
+        stores.append(PythonStore(factory, Path("/somewhere/of/it"), timeout=timeout))
         assert stores[-1].opened == Returned()
         return stores[-1]
 
@@ -153,7 +153,7 @@ def test_an_exception_is_known_by_a_word(opened: Any, error: BaseException, kind
 
 def test_facts_are_told_without_the_temporary_directory(opened: Any) -> None:
     def answer() -> None:
-        raise SessionCorrupted("s", Path("/root/of/it/b/s.jsonl"), 4, "bad", 80)
+        raise SessionCorrupted("s", Path("/somewhere/of/it/b/s.jsonl"), 4, "bad", 80)
 
     outcome = opened(answer).load("s")
     assert outcome.text == (

@@ -169,7 +169,7 @@ class _Improvisation:
 
     def _begin(self) -> None:
         label = "abc"[len(self.logs)]
-        cwd = self.chance.choice(["/work/" + self.script.token, "/wörk", None])
+        cwd = self.chance.choice(["/projects/" + self.script.token, "/wörk", None])
         self.logs.append(self.script.session(label, cwd=cwd))
 
     def _interrupt(self) -> None:

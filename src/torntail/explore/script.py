@@ -135,7 +135,7 @@ class Script:
 
     def session(self, label: str = "a", *, create: bool = True, **fields: Any) -> Log:
         """A session, created unless told otherwise."""
-        fields.setdefault("cwd", f"/work/{self.token}")
+        fields.setdefault("cwd", f"/projects/{self.token}")
         created_at = 1_700_000_000_000 + self.random.randrange(10**9)
         session_id = fields.pop("id", f"{label}-{self.token}")
         log = Log(self, SessionHeader(session_id, created_at, **fields))
