@@ -382,6 +382,9 @@ def test_nothing_is_left_when_forgotten(tmp_path):
 
 CHILD = """
 import os, sys
+import signal
+# A process started in the background of a script ignores interrupts, and so would this one.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 from torntail.crash.disk import DiskImage
 from torntail.record.scratch import Scratch
 from torntail.record.slots import Slot
