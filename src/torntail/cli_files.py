@@ -37,6 +37,8 @@ __all__ = ["inspect_command", "repair_command"]
 
 REFUSED: Final = 1
 USAGE: Final = 2
+# The same whether the command stands alone or below `torntail`.
+_CONTEXT: Final = {"help_option_names": ["-h", "--help"]}
 _PROGRESS_FROM_BYTES: Final = 8 << 20
 
 Progress = Callable[[int], object] | None
@@ -86,7 +88,7 @@ Examples:
 """
 
 
-@click.command("inspect", help=_INSPECT_HELP)
+@click.command("inspect", help=_INSPECT_HELP, context_settings=_CONTEXT)
 @click.argument("path", metavar="FILE|DIR", type=click.Path(path_type=Path))
 @click.option(
     "--json", "json_lines", is_flag=True, help="One JSON object per session, a line each."
@@ -204,7 +206,7 @@ Examples:
 """
 
 
-@click.command("repair", help=_REPAIR_HELP)
+@click.command("repair", help=_REPAIR_HELP, context_settings=_CONTEXT)
 @click.argument("path", metavar="FILE", type=click.Path(path_type=Path))
 @click.option("--dry-run", is_flag=True, help="Say what would be done and do nothing.")
 @click.option(
