@@ -6,6 +6,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -62,5 +63,5 @@ def test_a_transaction_that_was_cut_short_is_rolled_back(
         assert path.with_name("sessions.db-journal").exists()
         call(store, path)
         assert path.stat().st_size <= size + 8192
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
