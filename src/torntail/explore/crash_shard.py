@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from itertools import islice
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -22,10 +22,12 @@ from torntail.explore.crash_run import Counts, CrashRun, Limits, Violation
 from torntail.explore.plans import crash_plan, crash_plans
 from torntail.explore.script import Case
 from torntail.judge.history import Operation as Call
+from torntail.judge.ledger import Ledger
+from torntail.judge.recovery import Breach
 from torntail.record.inprocess import RecordingFailed
 from torntail.record.slots import Slot
 
-__all__ = ["CrashFinding", "Share", "ShareReport", "crash_share"]
+__all__ = ["CrashFinding", "Share", "ShareReport", "crash_share", "finding_of"]
 
 _PLANS_AFTER_A_FINDING: Final = 4
 _CAUSES_PER_CLAUSE: Final = 4
@@ -178,24 +180,32 @@ def _report(counts: Counts, plan: str, findings: int) -> ShareReport:
 
 
 def _finding(violation: Violation, images: int) -> CrashFinding:
-    breach = violation.breach
-    debt = violation.ledger.sessions.get(breach.session)
-    image: DiskImage = violation.image
+    return finding_of(
+        violation.breach,
+        violation.ledger,
+        violation.image,
+        plan=violation.plan,
+        calls=violation.calls,
+        chain=violation.chain,
+        recovery_calls=violation.recovery_calls,
+        cause=_cause(violation),
+        images_until_found=images,
+    )
+
+
+def finding_of(breach: Breach, ledger: Ledger, image: DiskImage, **facts: Any) -> CrashFinding:
+    """A breach as it is reported, with the disk that shows it; `facts` are the other attributes."""
+    debt = ledger.sessions.get(breach.session)
     return CrashFinding(
         clause=breach.clause,
         session=breach.session,
         sentence=breach.sentence,
         lost=breach.lost,
-        plan=violation.plan,
-        calls=violation.calls,
-        chain=violation.chain,
-        recovery_calls=violation.recovery_calls,
         files={_printable(path): content for path, content in image.files.items()},
         directories=tuple(sorted(map(_printable, image.directories))),
         submitted=0 if debt is None else len(debt.submitted),
         acknowledged=0 if debt is None else debt.acknowledged,
-        cause=_cause(violation),
-        images_until_found=images,
+        **facts,
     )
 
 

@@ -12,7 +12,7 @@ import msgspec
 
 from torntail.crash.devices import fault_name
 from torntail.drive.target import Target
-from torntail.explore.crash_shard import CrashFinding, Share, ShareReport
+from torntail.explore.crash_shard import CrashFinding, Share, ShareReport, finding_of
 from torntail.explore.device_run import DeviceRun, DeviceViolation
 from torntail.explore.plans import crash_plans
 from torntail.record.inprocess import RecordingFailed
@@ -61,23 +61,15 @@ def device_share(
 
 
 def _finding(violation: DeviceViolation, images: int) -> CrashFinding:
-    breach = violation.breach
-    debt = violation.ledger.sessions[breach.session]
-    image = violation.image
-    return CrashFinding(
-        clause=breach.clause,
-        session=breach.session,
-        sentence=breach.sentence,
-        lost=breach.lost,
+    return finding_of(
+        violation.breach,
+        violation.ledger,
+        violation.image,
         plan=violation.plan,
         calls=violation.calls,
         chain=(),
         recovery_calls=(),
-        files=dict(image.files),
-        directories=tuple(sorted(image.directories)),
-        submitted=len(debt.submitted),
-        acknowledged=debt.acknowledged,
-        cause=f"{breach.clause} {fault_name(violation.fault)}",
+        cause=f"{violation.breach.clause} {fault_name(violation.fault)}",
         images_until_found=images,
         fault=violation.fault,
     )
