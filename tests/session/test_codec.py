@@ -10,6 +10,7 @@ import json
 import math
 import uuid
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -571,6 +572,45 @@ BAD_HEADERS = {
 def test_not_a_header(line: bytes) -> None:
     with pytest.raises(MalformedRecord):
         parse_header(line)
+
+
+_HEADER_VALUES: st.SearchStrategy[Any] = st.sampled_from(
+    [None, True, 0, 1, -1, 1.0, 2**53, 2**70, 1e300, "", "s-1", "\u2028", "\ud800", [], {"a": 1}]
+)
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(
+                ["version", "id", "createdAt", "cwd", "parentSession", "seedLength", "type", "more"]
+            ),
+            _HEADER_VALUES,
+        ),
+        max_size=4,
+    ),
+    st.booleans(),
+)
+def test_the_fast_path_of_headers_decides_as_the_slow_one(
+    changes: list[tuple[str, Any]], ascii_only: bool
+) -> None:
+    record: dict[str, Any] = {"type": "session", "version": 0, "id": "s-1", "createdAt": 7}
+    record |= dict(changes)
+    line = json.dumps(record, separators=(",", ":"), ensure_ascii=ascii_only)
+    found = header_or_reason(parse_header, line.encode("utf-8", "surrogatepass"))
+    slow = header_or_reason(
+        lambda text: SessionHeader.from_json(_parse_slowly(text)),
+        line.encode("utf-8", "surrogatepass"),
+    )
+    assert found == slow
+
+
+def header_or_reason(parse: Callable[[bytes], SessionHeader], line: bytes) -> str:
+    """What a parser makes of a line; as text, which tells 1 from 1.0 from true."""
+    try:
+        return repr(parse(line))
+    except MalformedRecord as error:
+        return error.reason
 
 
 @pytest.mark.parametrize("version", [1, -1, 7, 2**70])

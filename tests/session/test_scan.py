@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 import io
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from tests.field_reports import CASES, Case, closers_in_short
 from tests.json_values import events as odd_events

@@ -33,7 +33,13 @@ from tests.stores.support import (
     place,
     plain,
 )
-from torntail.session import SessionEvent, SessionHeader, interrupted_turn_closers
+from torntail.session import (
+    SessionEvent,
+    SessionHeader,
+    encode_event,
+    interrupted_turn_closers,
+    scan_log,
+)
 from torntail.stores import jsonl_read
 from torntail.stores.contract import (
     RepairReport,
@@ -45,6 +51,7 @@ from torntail.stores.contract import (
     WriterConflict,
 )
 from torntail.stores.jsonl import JsonlStore
+from torntail.stores.lock import WriterLock
 
 OPEN = "T TS U SS A:c1,c2 K:c1 R:c1 K:c2"
 LOCK = ".locks/s-1.lock"
@@ -54,6 +61,7 @@ import json, os, signal, sys
 from torntail.session import SessionEvent, SessionHeader
 from torntail.stores.contract import StoreError
 from torntail.stores.jsonl import JsonlStore
+from torntail.stores.lock import WriterLock
 
 store = JsonlStore(sys.argv[1])
 never, keep = os.pipe()
@@ -341,6 +349,66 @@ def test_a_load_that_finds_it_mended_keeps_no_lock(
         assert not locked(tmp_path)
 
 
+@pytest.mark.parametrize("change", ["other bytes", "other file", "no change"])
+def test_a_change_that_shows_in_no_size_and_no_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    """Between the first look and the lock; only the bytes, or the inode, tell of it (MW-4)."""
+    path = place(tmp_path, log(f"H {OPEN}"))
+    after = log(f"H {OPEN}").replace(b"1700000000000", b"1700000000009")
+    if change != "other bytes":
+        after = path.read_bytes()
+    real = WriterLock.acquire
+
+    def late(self: WriterLock) -> None:
+        real(self)
+        status = path.stat()
+        if change == "other bytes":
+            path.write_bytes(after)
+        elif change == "other file":
+            path.with_name("new").write_bytes(after)
+            path.with_name("new").replace(path)
+        os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+        assert path.stat().st_mtime_ns == status.st_mtime_ns
+
+    monkeypatch.setattr(WriterLock, "acquire", late)
+    scans = count_scans(monkeypatch)
+    with jsonl(tmp_path) as store:
+        found = store.load("s-1")
+        assert found.repair.durable
+        closers = found.events[len(events(OPEN)) :]
+        expected = after + b"".join(encode_event(closer) + b"\n" for closer in closers)
+        assert closers
+        assert files(tmp_path) == {LOG: expected}
+        assert found.header.created_at == json.loads(after.splitlines()[0])["createdAt"]
+        assert len(scans) == (1 if change == "no change" else 2)
+
+
+@pytest.mark.parametrize("large", [False, True])
+def test_a_log_is_decided_once_where_its_bytes_could_be_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, large: bool
+) -> None:
+    chunk = encode_event(other(len(events(OPEN)), "x" * (1 << 19))) + b"\n" if large else b""
+    place(tmp_path, log(f"H {OPEN}") + chunk + b'{"type":"torn')
+    scans = count_scans(monkeypatch)
+    with jsonl(tmp_path) as store:
+        assert store.load("s-1").repair.torn_bytes == 13
+    assert len(scans) == (2 if large else 1)
+
+
+def count_scans(monkeypatch: pytest.MonkeyPatch) -> list[None]:
+    """A list that grows with each scan of a log."""
+    scans: list[None] = []
+    real = scan_log
+
+    def counted(*arguments: Any, **options: Any) -> Any:
+        scans.append(None)
+        return real(*arguments, **options)
+
+    monkeypatch.setattr(jsonl_read, "scan_log", counted)
+    return scans
+
+
 def test_one_lock_file_per_id_whatever_its_cwd(tmp_path: Path) -> None:
     with jsonl(tmp_path) as first, jsonl(tmp_path) as second:
         first.create(HEADER)
@@ -392,14 +460,14 @@ def test_a_repair_seen_halfway_is_no_corruption(
     with jsonl(tmp_path) as reader, jsonl(tmp_path) as writer:
         mended: list[int] = []
 
-        def slowly(file: Any, limit: int | None) -> Iterator[bytes]:
+        def slowly(descriptor: int, limit: int | None) -> Iterator[bytes]:
             if mended:
-                yield from real(file, limit)
+                yield from real(descriptor, limit)
                 return
             mended.append(1)
-            begun = file.read()
+            begun = os.read(descriptor, 1 << 20)
             writer.load("s-1")
-            whole = begun + file.read()
+            whole = begun + os.read(descriptor, 1 << 20)
             end = whole.index(torn)
             yield whole[:end]
             yield from whole[end:].splitlines(keepends=True)

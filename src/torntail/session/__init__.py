@@ -11,8 +11,8 @@ from torntail.session.codec import (
     join_surrogates,
     parse_event,
     parse_header,
-    same_json,
 )
+from torntail.session.comparing import same_json
 from torntail.session.events import FORMAT_VERSION, MalformedRecord, SessionEvent, SessionHeader
 from torntail.session.scan import Damage, LogScan, Outcome, TornTail, scan_events, scan_log
 from torntail.session.transcript import (

@@ -6,7 +6,8 @@ equal the line is canonical, so it has no repeated key, no odd number, no invali
 otherwise does the slow strict parser decide. Writing has the same shape: one fast round trip
 compared with the input, any difference goes to the strict encoder. Lines are written as the
 original system writes them (UTF-8, no spaces, key order kept, lone surrogates escaped), except
-that floats keep their point and integers are exact. Does not cover: the order of records (`scan`).
+that floats keep their point and integers are exact. Does not cover: the order of records (`scan`),
+when two values are the same (`comparing`).
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from torntail.session.events import (
     MalformedRecord,
     SessionEvent,
     SessionHeader,
+    WireHeader,
 )
 
 __all__ = [
@@ -42,7 +44,6 @@ __all__ = [
     "parse_event",
     "parse_header",
     "parse_json",
-    "same_json",
 ]
 
 MAXIMUM_DEPTH: Final = 200
@@ -67,6 +68,7 @@ _BLANK: Final = b" \t\n\r"
 
 _decode_any: Final = msgspec.json.Decoder().decode
 _decode_event: Final = msgspec.json.Decoder(SessionEvent).decode
+_decode_header: Final = msgspec.json.Decoder(WireHeader).decode
 _decode_lines: Final = msgspec.json.Decoder(SessionEvent).decode_lines
 _encode_typed: Final = msgspec.json.Encoder().encode
 _encode_lines: Final = msgspec.json.Encoder().encode_lines
@@ -87,11 +89,12 @@ class NotJson(ValueError):
 def parse_event(line: bytes) -> SessionEvent:
     """The event a line (without its newline) holds; raises `MalformedRecord` if it holds none."""
     # The fast path: straight into the typed value and back. Equal bytes mean a record in the order
-    # the original writes, without repeated keys, odd numbers or invalid text.
+    # the original writes, without repeated keys, odd numbers or invalid text. A torn line, which
+    # most often lacks its last brace, is not tried.
     try:
-        event = _decode_event(line)
         if (
-            _encode_typed(event) == line
+            line.endswith(b"}")
+            and _encode_typed(event := _decode_event(line)) == line
             and event.extra is None
             and (len(line) <= MAXIMUM_DEPTH * 2 or _is_modest(line))
         ):
@@ -135,6 +138,13 @@ def _is_modest(line: bytes) -> bool:
 
 def parse_header(line: bytes) -> SessionHeader:
     """The header a line (without its newline) holds; raises `MalformedRecord` if it holds none."""
+    # The fast path, as for events.
+    try:
+        wire = _decode_header(line)
+        if _encode_typed(wire) == line and (len(line) <= MAXIMUM_DEPTH * 2 or _is_modest(line)):
+            return wire.header()
+    except (ValueError, RecursionError, OverflowError):
+        pass
     return SessionHeader.from_json(parse_json(line))
 
 
@@ -157,7 +167,7 @@ def leading_object_end(text: bytes) -> int | None:
     Only brackets and strings are looked at: whether the object is a record is for `parse_event`.
     An object nested too deeply to be one is not followed to its end.
     """
-    if not text.lstrip(_BLANK).startswith(b"{"):
+    if not text.lstrip(_BLANK).startswith(b"{") or b"}" not in text:
         return None
     depth = 0
     for token in _STRUCTURE.finditer(text):
@@ -371,44 +381,6 @@ def _refuse_what_json_lacks(value: Any, where: str, ancestors: list[int]) -> Non
         for index, member in enumerate(value):
             _refuse_what_json_lacks(member, f"{where}[{index}]", ancestors)
     ancestors.pop()
-
-
-# --- comparing ----------------------------------------------------------------------------------
-
-
-def same_json(left: Json, right: Json, *, i_json: bool = False) -> bool:
-    """Whether two values are equal as JSON values.
-
-    Key order does not count; `1` and `1.0` are the same number; `0` and `-0.0` are not, unless
-    `i_json` (a store that claims no more than I-JSON may lose the sign); surrogate halves that form
-    a pair equal the character.
-    """
-    if isinstance(left, bool) or isinstance(right, bool):
-        return left is right
-    if isinstance(left, int | float) and isinstance(right, int | float):
-        if left != right:
-            return False
-        return bool(i_json or left or _sign(left) == _sign(right))
-    if isinstance(left, str) and isinstance(right, str):
-        return left == right or join_surrogates(left) == join_surrogates(right)
-    if isinstance(left, list | tuple) and isinstance(right, list | tuple):
-        return len(left) == len(right) and all(
-            same_json(one, other, i_json=i_json) for one, other in zip(left, right, strict=True)
-        )
-    if isinstance(left, dict) and isinstance(right, dict):
-        if len(left) != len(right):
-            return False
-        if left.keys() != right.keys():
-            left = {join_surrogates(key): member for key, member in left.items()}
-            right = {join_surrogates(key): member for key, member in right.items()}
-        return left.keys() == right.keys() and all(
-            same_json(member, right[key], i_json=i_json) for key, member in left.items()
-        )
-    return left is None and right is None
-
-
-def _sign(zero: float) -> float:
-    return math.copysign(1.0, zero)
 
 
 def join_surrogates(text: str) -> str:

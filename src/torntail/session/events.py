@@ -8,7 +8,7 @@ written (`codec`), or what a sequence of events means (`turns`, `transcript`).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
@@ -174,15 +174,50 @@ class SessionHeader(msgspec.Struct, frozen=True):
         version = record.get("version")
         if type_(version) is not int:
             raise MalformedRecord("version is not an integer")
-        problems = list(_header_problems(record))
+        problems = _header_problems(record)
         if version == FORMAT_VERSION and problems:
             raise MalformedRecord(problems[0][1])
-        fields: dict[str, Any] = {name: record.get(key) for key, name in _HEADER_FIELDS.items()}
+        fields: dict[str, Any] = {}
+        extra: dict[str, Json] = {}
+        for key, value in record.items():
+            name = _HEADER_FIELDS.get(key)
+            if name is not None and value is not None:
+                fields[name] = value
+            elif key not in ("type", "version"):
+                # A null under a key of the header's own is kept, so that absence stays distinct.
+                extra[key] = value
         for name, _ in problems:
             fields[name] = {"id": "", "created_at": 0}.get(name)
-        known = {"type", "version", *(key for key in _HEADER_FIELDS if record.get(key) is not None)}
-        extra = {key: value for key, value in record.items() if key not in known}
         return cls(**fields, version=version, extra=extra or None)
+
+
+class WireHeader(
+    msgspec.Struct,
+    frozen=True,
+    tag_field="type",
+    tag="session",
+    omit_defaults=True,
+    forbid_unknown_fields=True,
+    rename="camel",
+):
+    """A header of the common kind as it stands on the wire: of this version, without further keys.
+
+    For the fast path of reading; what does not fit in here is for `SessionHeader.from_json`.
+    """
+
+    # No default, or it would be left out of what is written back.
+    version: Literal[0]
+    id: Annotated[str, msgspec.Meta(min_length=1)]
+    created_at: int | float
+    cwd: str | None = None
+    parent_session: str | None = None
+    seed_length: Annotated[int, msgspec.Meta(ge=0, le=MAXIMUM_SEQ)] | None = None
+
+    def header(self) -> SessionHeader:
+        """The header it is."""
+        return SessionHeader(
+            self.id, self.created_at, self.cwd, self.parent_session, self.seed_length
+        )
 
 
 _HEADER_FIELDS: Final[Mapping[str, str]] = {

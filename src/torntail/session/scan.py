@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from enum import StrEnum
 from itertools import chain
 from typing import Final
+
+import msgspec
 
 from torntail.session.codec import (
     leading_object_end,
@@ -37,8 +38,7 @@ class Outcome(StrEnum):
     NEVER_MATERIALISED = "never_materialised"
 
 
-@dataclass(frozen=True, slots=True)
-class Damage:
+class Damage(msgspec.Struct, frozen=True):
     """A place where a log is damaged.
 
     `line` counts from 1, the header being line 1; `byte` is the offset of that line's first byte;
@@ -53,8 +53,7 @@ class Damage:
     around: bytes = b""
 
 
-@dataclass(frozen=True, slots=True)
-class TornTail:
+class TornTail(msgspec.Struct, frozen=True):
     """What a load drops: everything from `byte` (on `line`) to the end, `length` bytes.
 
     `digest` is the SHA-256 of these bytes in hex. `holds_record` is true when a line in it is a
@@ -72,8 +71,7 @@ class TornTail:
     around: bytes = b""
 
 
-@dataclass(frozen=True, slots=True)
-class LogScan:
+class LogScan(msgspec.Struct, frozen=True):
     """The result of reading a log once.
 
     `events` is the number of events kept; `kept_bytes` the length of the log that is kept, without
@@ -152,15 +150,17 @@ def scan_events(
         block = parts.pop() if parts else next(rest, None)
         if block is None:
             break
-        events = parse_block(block)
+        # A crash takes the end of the last line, which then is no block for the fast path.
+        events = parse_block(block) if block.endswith(b"\n") else None
         if events is not None and [event.seq for event in events] == list(
             range(seq, seq + len(events))
         ):
             for event in events:
                 accept(event)
-                seq += 1
-                if event.type == "turn/end":
-                    committed = seq
+            # Looked for from the end, where a turn most often ends.
+            ends = (event.seq for event in reversed(events) if event.type == "turn/end")
+            committed = next(ends, committed - 1) + 1
+            seq += len(events)
             line += len(events)
             byte += len(block)
             continue
@@ -232,7 +232,8 @@ def _decide_tail(
     remainder = text[end:]
     digest = hashlib.sha256(remainder)
     length = len(remainder)
-    holds_record = _type_of(remainder) is not None
+    # The whole line is known not to parse.
+    holds_record = kept is not None and _type_of(remainder) is not None
     for later in rest:
         digest.update(later)
         length += len(later)

@@ -9,7 +9,7 @@ are generated from the table. Does not cover: message history (`transcript`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
@@ -117,6 +117,7 @@ _INERT: Final = frozenset(
     )
 )
 _MOVING: Final = frozenset(EVENT_KINDS) - _INERT
+_IN_TURN: Final = frozenset({State.TURN, State.STEP})
 
 
 @dataclass(slots=True)
@@ -153,22 +154,25 @@ class TurnTracker:
         if event.type not in _MOVING:
             return
         transition = TRANSITIONS[self.state, event.type]
-        match transition.effect:
-            case Effect.FORGET_CALLS:
-                self._pending.clear()
-            case Effect.ADD_CALLS:
-                self._add_calls(event)
-            case Effect.NOTE_CALL:
-                call = self._pending.get(_key(_member(event.data, "callId")))
-                if call is not None:
-                    call.logged_seq = event.seq
-            case Effect.ANSWER_CALL:
-                self._pending.pop(_key(_member(event.data, "callId")), None)
+        apply = _APPLY.get(transition.effect)
+        if apply is not None:
+            apply(self, event)
         if event.type == "turn/start":
             self._turn = _pick(event.data, "turn")
         elif event.type == "step/start":
             self._step = _pick(event.data, "step")
         self.state = transition.next_state
+
+    def _forget_calls(self, event: SessionEvent) -> None:
+        self._pending.clear()
+
+    def _note_call(self, event: SessionEvent) -> None:
+        call = self._pending.get(_key(_member(event.data, "callId")))
+        if call is not None:
+            call.logged_seq = event.seq
+
+    def _answer_call(self, event: SessionEvent) -> None:
+        self._pending.pop(_key(_member(event.data, "callId")), None)
 
     def _add_calls(self, event: SessionEvent) -> None:
         step = _pick(event.data, "step")
@@ -180,7 +184,7 @@ class TurnTracker:
 
     def closers(self) -> list[SessionEvent]:
         """The events that close the open turn (CL-4, CL-5); empty when no turn is open."""
-        if self.last is None or self.state not in (State.TURN, State.STEP):
+        if self.last is None or self.state not in _IN_TURN:
             return []
         closers: list[SessionEvent] = []
         time = self.last.time
@@ -206,6 +210,16 @@ class TurnTracker:
             add("step/end", {**self._turn, **self._step})
         add("turn/end", {**self._turn, "reason": {"kind": "interrupted"}})
         return closers
+
+
+# A table and not a match: naming members of an enumeration one by one for each event would be half
+# of the cost of following a log.
+_APPLY: Final[Mapping[Effect, Callable[[TurnTracker, SessionEvent], None]]] = {
+    Effect.FORGET_CALLS: TurnTracker._forget_calls,
+    Effect.ADD_CALLS: TurnTracker._add_calls,
+    Effect.NOTE_CALL: TurnTracker._note_call,
+    Effect.ANSWER_CALL: TurnTracker._answer_call,
+}
 
 
 def interrupted_turn_closers(events: Iterable[SessionEvent]) -> list[SessionEvent]:

@@ -6,6 +6,7 @@ raises the plain OSError of the call that failed; the stores say what that means
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import stat
@@ -19,9 +20,11 @@ except ImportError:  # Everywhere but on macOS.
 __all__ = [
     "make_directories",
     "open_log",
+    "open_log_with_status",
     "sync_directories",
     "sync_directory",
     "sync_file",
+    "unlink_if_there",
     "write_all",
 ]
 
@@ -37,7 +40,7 @@ def sync_file(descriptor: int) -> None:
         os.fsync(descriptor)
 
 
-def sync_directory(directory: Path) -> None:
+def sync_directory(directory: Path | str) -> None:
     """Makes the names in a directory durable."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -46,22 +49,23 @@ def sync_directory(directory: Path) -> None:
         os.close(descriptor)
 
 
-def make_directories(directory: Path) -> None:
+def make_directories(directory: Path | str) -> None:
     """Makes a directory and the missing ones above it, private to the user."""
     try:
         os.mkdir(directory, DIRECTORY_MODE)
     except FileExistsError:
-        if not directory.is_dir():
+        if not os.path.isdir(directory):
             raise NotADirectoryError(20, "Not a directory", str(directory)) from None
     except FileNotFoundError:
-        if directory.parent == directory:
+        above = os.path.dirname(directory)
+        if above in (directory, ""):
             raise
-        make_directories(directory.parent)
+        make_directories(above)
         # Once more from the start: another process may make the same directories right now.
         make_directories(directory)
 
 
-def sync_directories(directory: Path) -> None:
+def sync_directories(directory: Path | str) -> None:
     """Makes the name of `directory` durable, and the name of each directory above it.
 
     A process killed earlier may have made any of them without syncing, so they are synced although
@@ -69,10 +73,13 @@ def sync_directories(directory: Path) -> None:
     user can neither read nor write holds no name this user made, and is passed over.
     """
     device = None
-    current = os.path.abspath(directory)
+    current = os.fspath(directory)
+    if not current.startswith("/"):
+        current = os.path.abspath(current)
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
     while True:
         try:
-            descriptor = os.open(current, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            descriptor = os.open(current, flags)
         except PermissionError:
             if device is None or os.access(current, os.W_OK):
                 raise
@@ -85,10 +92,15 @@ def sync_directories(directory: Path) -> None:
                 os.fsync(descriptor)
             finally:
                 os.close(descriptor)
-        above = os.path.dirname(current)
-        if above == current:
+        if current == "/":
             return
-        current = above
+        current = current.rpartition("/")[0] or "/"
+
+
+def unlink_if_there(path: Path | str) -> None:
+    """Removes a name; does nothing when it is not there."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)
 
 
 def write_all(descriptor: int, data: bytes) -> None:
@@ -102,10 +114,16 @@ def write_all(descriptor: int, data: bytes) -> None:
         view = view[written:]
 
 
-def open_log(path: Path, flags: int) -> int:
+def open_log(path: Path | str, flags: int) -> int:
     """Opens a regular file without following a link in its last place; raises OSError."""
+    return open_log_with_status(path, flags)[0]
+
+
+def open_log_with_status(path: Path | str, flags: int) -> tuple[int, os.stat_result]:
+    """As `open_log`; also what the file was when it was opened."""
     descriptor = os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
         os.close(descriptor)
         raise OSError(22, "Not a regular file", str(path))
-    return descriptor
+    return descriptor, status

@@ -7,21 +7,18 @@ bytes in `session.scan`. Does not cover write-behind or live sessions.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import threading
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Literal, Self
 
-from torntail.session import SessionEvent, SessionHeader, TornTail, encode_event, join_surrogates
+from torntail.session import SessionEvent, SessionHeader, encode_event, join_surrogates
 from torntail.stores.contract import (
     InvalidSessionId,
     ListEntry,
     LoadResult,
-    RepairReport,
     SessionExists,
     SessionNotFound,
     StorageFailed,
@@ -30,16 +27,19 @@ from torntail.stores.contract import (
     WriterConflict,
 )
 from torntail.stores.entrance import Record, accept_batch, accept_header, check_sequence
-from torntail.stores.files import FILE_MODE, open_log, sync_directory, sync_file, write_all
+from torntail.stores.jsonl_keep import keep_torn_tail, move_aside
 from torntail.stores.jsonl_log import Cursor, LogWriter
 from torntail.stores.jsonl_read import (
     ReadLog,
     find_log,
-    find_logs,
     list_logs,
+    load_result,
+    log_places,
     never_materialised,
     read_log,
+    still_holds,
 )
+from torntail.stores.jsonl_session import JsonlSession, SerialisedCall
 from torntail.stores.lock import WriterLock
 from torntail.stores.paths import (
     LOG_SUFFIX,
@@ -54,66 +54,6 @@ __all__ = ["JsonlStore"]
 Durability = Literal["none", "process", "power"]
 
 _STRIPES: Final = 8
-_COPY_CHUNK_BYTES: Final = 1 << 20
-
-
-class _Session:
-    """What a store object knows of a session that it created or loaded.
-
-    `header_line` is set while the session is not materialised; `cursor` once it was read;
-    `writer` while this object writes it; `unrepaired` says why the last load was not durable;
-    `failed` that an fsync failed before there was a writer to carry that news, or that a `reopen`
-    did not come to its end.
-    """
-
-    __slots__ = (
-        "cursor",
-        "failed",
-        "header_line",
-        "lock",
-        "next_seq",
-        "path",
-        "unrepaired",
-        "writer",
-    )
-
-    def __init__(self, path: Path, lock: WriterLock) -> None:
-        self.path = path
-        self.lock = lock
-        self.header_line: bytes | None = None
-        self.cursor: Cursor | None = None
-        self.writer: LogWriter | None = None
-        self.next_seq = 0
-        self.unrepaired: StoreError | None = None
-        self.failed = False
-
-    @property
-    def dead(self) -> bool:
-        """Whether a failure has ended this object's writing until `reopen` (IO-3)."""
-        return self.failed or (self.writer is not None and self.writer.dead)
-
-    def check_alive(self, session_id: str) -> None:
-        """Raises `StorageFailed` when the writer is dead."""
-        if self.dead:
-            cause = "an earlier write or fsync failed"
-            raise StorageFailed(session_id, self.path, "append", cause, writer_dead=True)
-
-    def step_back(self, held_before: bool) -> None:
-        """After a repair that failed: remembers how far it came, and frees a lock taken for it.
-
-        A dead writer keeps its lock, since only `reopen` may go on from here.
-        """
-        if self.writer is not None:
-            self.cursor = self.writer.cursor
-        if not held_before and not self.dead:
-            self.let_go()
-
-    def let_go(self) -> None:
-        """Closes the log and frees the lock."""
-        if self.writer is not None:
-            self.writer.close()
-            self.writer = None
-        self.lock.release()
 
 
 class JsonlStore:
@@ -126,16 +66,23 @@ class JsonlStore:
     def __init__(self, root: Path | str, durability: Durability = "power") -> None:
         if durability not in ("none", "process", "power"):
             raise ValueError(f"durability is {durability!r}; choose 'power', 'process' or 'none'")
-        # Absolute, for the process may change its working directory later.
-        self.root = Path(root).absolute()
+        # Absolute, for the process may change its working directory later. Inside the store paths
+        # are strings: making a Path costs as much as several system calls, and a load is made of
+        # few.
+        self._root = os.fspath(root if os.path.isabs(root) else Path(root).absolute())
         self.durability = durability
         self._durable = durability == "power"
-        self._sessions: dict[str, _Session] = {}
+        self._sessions: dict[str, JsonlSession] = {}
         # A few locks shared by all ids: calls on one session are serialised, and no lookup of an
         # unknown id leaves anything behind.
         self._stripes = [threading.RLock() for _ in range(_STRIPES)]
         self._closed = False
         self._process_id = os.getpid()
+
+    @property
+    def root(self) -> Path:
+        """The directory the sessions are stored under, absolute."""
+        return Path(self._root)
 
     # --- the calls ------------------------------------------------------------------------------
 
@@ -151,10 +98,12 @@ class JsonlStore:
                 )
             if header.id in self._sessions:
                 known = self._sessions[header.id]
-                raise SessionExists(header.id, None if known.header_line else known.path)
+                place = None if known.header_line else Path(known.path)
+                raise SessionExists(header.id, place)
             for path in self._stored(header.id):
-                raise SessionExists(header.id, path)
-            session = _Session(self.root / bucket_name(header.cwd) / name, self._lock(header.id))
+                raise SessionExists(header.id, Path(path))
+            path = os.path.join(self._root, bucket_name(header.cwd), name)
+            session = JsonlSession(path, self._lock(header.id))
             session.header_line = line
             self._sessions[header.id] = session
 
@@ -180,11 +129,10 @@ class JsonlStore:
         session = self._sessions.get(session_id)
         if session is not None:
             session.check_alive(session_id)
-        if session is None or session.unrepaired is not None:
+        if session is None or not session.whole:
             self._load(session_id, None if session is None else session.cursor)
             session = self._sessions[session_id]
-            if session.unrepaired is not None:
-                raise session.unrepaired
+            session.check_whole(session_id)
         check_sequence(session_id, batch, session.next_seq)
         if session.header_line is not None:
             self._first_flush(session_id, session, session.header_line, batch)
@@ -202,7 +150,7 @@ class JsonlStore:
         with self._serialised(session_id) as session_id:
             session = self._sessions.get(session_id)
             read = self._read(session_id, session)
-            return _result(read, None if read.whole else "inspect never writes")
+            return load_result(read, None if read.whole else "inspect never writes")
 
     def reopen(self, session_id: str) -> int:
         """Revives the writer after a storage error: drops the torn tail, writes no closers.
@@ -239,7 +187,7 @@ class JsonlStore:
                 session.step_back(held_before)
                 raise
             session.next_seq = len(read.events)
-            session.unrepaired = None
+            session.whole = True
             session.failed = False
             return session.next_seq
 
@@ -281,35 +229,37 @@ class JsonlStore:
         if session is not None and session.dead:
             # A dead writer repairs nothing; what it never acknowledged is not shown (IO-3).
             read = self._read(session_id, session)
-            return _result(read, None if read.whole else "the writer is dead; call reopen()")
+            return load_result(read, None if read.whole else "the writer is dead; call reopen()")
         read = self._read(session_id, session)
         _check_same_log(session_id, read, seen)
         session = self._adopt(session_id, read)
         if read.whole:
-            return _result(read, None)
+            return load_result(read, None)
         held_before = session.lock.held
         try:
             session.lock.acquire()
-            if not held_before:
-                # What was read without the lock may have been another writer's work in progress.
+            # What was read without the lock may have been another writer's work in progress. Where
+            # the same bytes stand there now, there is nothing to decide anew; nor to look for: this
+            # id gets a second log from nobody but the holder of its lock.
+            if not held_before and not still_holds(read):
                 read = self._read(session_id, session)
                 _check_same_log(session_id, read, seen)
                 session = self._adopt(session_id, read)
                 if read.whole:
                     session.let_go()
-                    return _result(read, None)
+                    return load_result(read, None)
             copy = self._repair(session_id, session, read)
         except BaseException as error:
             session.step_back(held_before)
             if not isinstance(error, WriterConflict | StorageFailed):
                 raise
             session.unrepaired = error
-            return _result(read, str(error))
-        session.unrepaired = None
+            return load_result(read, str(error))
+        session.whole = True
         session.next_seq = len(read.events) + len(read.closers)
-        return _result(read, None, copy)
+        return load_result(read, None, copy)
 
-    def _read(self, session_id: str, session: _Session | None) -> ReadLog:
+    def _read(self, session_id: str, session: JsonlSession | None) -> ReadLog:
         # Another store may have made what this one only announced.
         if (
             session is not None
@@ -320,17 +270,18 @@ class JsonlStore:
         limit = None
         if session is not None and session.writer is not None and session.writer.dead:
             limit = session.writer.length
-        return read_log(find_log(self.root, session_id), session_id, limit)
+        return read_log(find_log(self._root, session_id), session_id, limit)
 
-    def _stored(self, session_id: str) -> list[Path]:
+    def _stored(self, session_id: str) -> list[str]:
         """Where logs of this id stand, without those that were never materialised."""
-        return [path for path in find_logs(self.root, session_id) if not never_materialised(path)]
+        places = log_places(self._root, session_id)
+        return [path for path in places if not never_materialised(path)]
 
-    def _adopt(self, session_id: str, read: ReadLog) -> _Session:
+    def _adopt(self, session_id: str, read: ReadLog) -> JsonlSession:
         """Remembers what was read: which file, up to where, and the seq that comes next."""
         session = self._sessions.get(session_id)
         if session is None:
-            session = self._sessions[session_id] = _Session(read.path, self._lock(session_id))
+            session = self._sessions[session_id] = JsonlSession(read.path, self._lock(session_id))
         if session.writer is not None:
             session.writer.close()
             session.writer = None
@@ -339,14 +290,11 @@ class JsonlStore:
         session.cursor = read.cursor
         session.next_seq = len(read.events)
         # An append must not go on behind a torn tail, whatever stops the repair that follows.
-        session.unrepaired = (
-            None
-            if read.whole
-            else StorageFailed(session_id, read.path, "repair", "it did not come to its end")
-        )
+        session.whole = read.whole
+        session.unrepaired = None
         return session
 
-    def _repair(self, session_id: str, session: _Session, read: ReadLog) -> str | None:
+    def _repair(self, session_id: str, session: JsonlSession, read: ReadLog) -> str | None:
         """Makes storage what `load` returns; gives the name of the copy kept, if one was."""
         writer = session.writer = self._open_writer(session_id, session)
         copy = self._mend(session_id, writer, read)
@@ -362,43 +310,15 @@ class JsonlStore:
         torn = read.scan.torn
         if torn is not None:
             if torn.holds_record:
-                copy = self._keep_copy(session_id, read.path, torn)
+                copy = keep_torn_tail(session_id, read.path, torn, durable=self._durable)
             writer.cut(read.scan.kept_bytes)
         if read.scan.newline_missing:
             writer.add_newline()
         return copy
 
-    def _keep_copy(self, session_id: str, path: Path, torn: TornTail) -> str:
-        """Copies the torn tail beside the log, durably; again under the same name if repeated."""
-        stem = path.name.removesuffix(LOG_SUFFIX)
-        name = companion_name(stem, f"{LOG_SUFFIX}.torn-{torn.byte}-{torn.digest[:16]}")
-        temporary = path.with_name(companion_name(stem, f"{LOG_SUFFIX}.torn.tmp"))
-        target = path.with_name(name)
-        try:
-            temporary.unlink(missing_ok=True)
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
-            descriptor = os.open(temporary, flags, FILE_MODE)
-            try:
-                with os.fdopen(open_log(path, os.O_RDONLY), "rb") as source:
-                    source.seek(torn.byte)
-                    while chunk := source.read(_COPY_CHUNK_BYTES):
-                        write_all(descriptor, chunk)
-                if self._durable:
-                    sync_file(descriptor)
-            finally:
-                os.close(descriptor)
-            temporary.replace(target)
-            if self._durable:
-                sync_directory(path.parent)
-        except OSError as error:
-            with suppress(OSError):
-                temporary.unlink(missing_ok=True)
-            raise StorageFailed(session_id, target, "copy of the torn tail", error) from error
-        return str(target)
-
     # --- writing --------------------------------------------------------------------------------
 
-    def _writer(self, session_id: str, session: _Session) -> LogWriter:
+    def _writer(self, session_id: str, session: JsonlSession) -> LogWriter:
         """The writer of a loaded session; the first append takes the lock and settles the log."""
         if session.writer is not None:
             return session.writer
@@ -412,7 +332,7 @@ class JsonlStore:
             raise
         return session.writer
 
-    def _open_writer(self, session_id: str, session: _Session) -> LogWriter:
+    def _open_writer(self, session_id: str, session: JsonlSession) -> LogWriter:
         """Opens the log that was read, under the lock; what stands in it is made durable first."""
         assert session.cursor is not None
         try:
@@ -422,15 +342,15 @@ class JsonlStore:
             raise
 
     def _first_flush(
-        self, session_id: str, session: _Session, header_line: bytes, batch: list[Record]
+        self, session_id: str, session: JsonlSession, header_line: bytes, batch: list[Record]
     ) -> None:
         """Materialises a session with its first batch (RW-6, CR-10)."""
         session.lock.acquire()
         try:
-            for path in find_logs(self.root, session_id):
+            for path in log_places(self._root, session_id):
                 if not never_materialised(path):
-                    raise SessionExists(session_id, path)
-                self._move_aside(session_id, path)
+                    raise SessionExists(session_id, Path(path))
+                move_aside(session_id, path, durable=self._durable)
             session.writer = LogWriter.create(
                 session_id, session.path, header_line, batch, durable=self._durable
             )
@@ -446,33 +366,18 @@ class JsonlStore:
         session.header_line = None
         session.cursor = None
 
-    def _move_aside(self, session_id: str, path: Path) -> None:
-        """Keeps the bytes of a log that was never materialised, and frees its name (DM-6)."""
-        try:
-            with os.fdopen(open_log(path, os.O_RDONLY), "rb") as file:
-                digest = hashlib.file_digest(file, "sha256").hexdigest()[:16]
-            stem = path.name.removesuffix(LOG_SUFFIX)
-            path.replace(path.with_name(companion_name(stem, f"{LOG_SUFFIX}.aside-{digest}")))
-            if self._durable:
-                # Its folder need not be the new log's: back after a power cut, it would be a second
-                # place of the same id.
-                sync_directory(path.parent)
-        except OSError as error:
-            raise StorageFailed(session_id, path, "moving aside", error) from error
-
     def _lock(self, session_id: str) -> WriterLock:
         name = companion_name(encode_segment(session_id), ".lock")
-        return WriterLock(self.root / ".locks" / name, session_id)
+        return WriterLock(f"{self._root}/.locks/{name}", session_id)
 
-    @contextmanager
-    def _serialised(self, session_id: str) -> Iterator[str]:
+    def _serialised(self, session_id: str) -> SerialisedCall:
         """One call at a time on a session; gives the id in its one spelling."""
         session_id = join_surrogates(session_id)
         # Before the lock is taken: another thread may have held it when this process was forked.
         self._check_usable(session_id)
-        with self._stripes[hash(session_id) % _STRIPES]:
-            self._check_usable(session_id)
-            yield session_id
+        return SerialisedCall(
+            session_id, self._stripes[hash(session_id) % _STRIPES], self._check_usable
+        )
 
     def _check_usable(self, session_id: str) -> None:
         if self._closed:
@@ -491,19 +396,4 @@ class JsonlStore:
 def _check_same_log(session_id: str, read: ReadLog, seen: Cursor | None) -> None:
     if seen is not None and read.cursor != seen:
         reason = "another writer changed the log since it was loaded; load it again"
-        raise WriterConflict(session_id, read.path, reason)
-
-
-def _result(read: ReadLog, reason: str | None, copy: str | None = None) -> LoadResult:
-    torn = read.scan.torn
-    report = RepairReport(
-        torn_from_line=None if torn is None else torn.line,
-        torn_from_byte=None if torn is None else torn.byte,
-        torn_bytes=0 if torn is None else torn.length,
-        copy_kept=copy,
-        newline_added=read.scan.newline_missing,
-        closers=tuple(read.closers),
-        durable=reason is None,
-        reason=reason,
-    )
-    return LoadResult(read.header, [*read.events, *read.closers], report)
+        raise WriterConflict(session_id, Path(read.path), reason)

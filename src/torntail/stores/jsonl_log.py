@@ -12,18 +12,18 @@ import contextlib
 import errno
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 from torntail.stores.contract import SessionExists, StorageFailed, WriterConflict
 from torntail.stores.entrance import Record
 from torntail.stores.files import (
     FILE_MODE,
     make_directories,
-    open_log,
+    open_log_with_status,
     sync_directories,
     sync_file,
+    unlink_if_there,
     write_all,
 )
 from torntail.stores.paths import LOG_SUFFIX, companion_name
@@ -35,8 +35,7 @@ _NO_HARD_LINKS: Final = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Cursor:
+class Cursor(NamedTuple):
     """Which file was read, and up to where; held against the file before each write (MW-4)."""
 
     device: int
@@ -52,7 +51,7 @@ class LogWriter:
     """
 
     def __init__(
-        self, session_id: str, path: Path, descriptor: int, cursor: Cursor, *, durable: bool
+        self, session_id: str, path: str, descriptor: int, cursor: Cursor, *, durable: bool
     ) -> None:
         self.session_id = session_id
         self.path = path
@@ -68,50 +67,54 @@ class LogWriter:
     # --- opening --------------------------------------------------------------------------------
 
     @classmethod
-    def open(cls, session_id: str, path: Path, cursor: Cursor, *, durable: bool) -> Self:
+    def open(cls, session_id: str, path: str, cursor: Cursor, *, durable: bool) -> Self:
         """Opens a log that was read up to `cursor`, and makes what stands in it, and its name,
         durable: this object's first write to a log that it did not make itself.
 
         Raises `WriterConflict` if the log changed since it was read, `StorageFailed` otherwise.
         """
         try:
-            descriptor = open_log(path, os.O_WRONLY | os.O_APPEND)
+            descriptor, status = open_log_with_status(path, os.O_WRONLY | os.O_APPEND)
         except FileNotFoundError:
-            raise WriterConflict(session_id, path, "the log is gone") from None
+            raise WriterConflict(session_id, Path(path), "the log is gone") from None
         except OSError as error:
-            raise StorageFailed(session_id, path, "open", error) from error
+            raise StorageFailed(session_id, Path(path), "open", error) from error
         writer = cls(session_id, path, descriptor, cursor, durable=durable)
         try:
+            if (status.st_dev, status.st_ino) != (cursor.device, cursor.inode):
+                raise WriterConflict(session_id, Path(path), "the log was replaced")
             writer.check_unchanged()
             if durable:
                 sync_file(descriptor)
-                sync_directories(path.parent)
+                sync_directories(os.path.dirname(path))
         except BaseException as error:
             writer.close()
             if isinstance(error, OSError):
-                raise StorageFailed(session_id, path, "fsync", error, writer_dead=True) from error
+                raise StorageFailed(
+                    session_id, Path(path), "fsync", error, writer_dead=True
+                ) from error
             raise
         writer._all_synced = True
         return writer
 
     @classmethod
     def create(
-        cls, session_id: str, path: Path, header: bytes, batch: Sequence[Record], *, durable: bool
+        cls, session_id: str, path: str, header: bytes, batch: Sequence[Record], *, durable: bool
     ) -> Self:
         """Makes a log whole with its first batch, and only then gives it its name (CR-10).
 
         Raises `SessionExists` when the name is taken, `StorageFailed` otherwise; then nothing is
         left under the final name unless removing it failed, too.
         """
-        temporary = path.with_name(_temporary_name(path))
+        temporary = _temporary_path(path)
         operation = "mkdir"
         try:
-            make_directories(path.parent)
+            make_directories(os.path.dirname(path))
             operation = "open of the temporary file"
-            temporary.unlink(missing_ok=True)
+            unlink_if_there(temporary)
             descriptor = _create_exclusive(temporary)
         except OSError as error:
-            raise StorageFailed(session_id, path, operation, error) from error
+            raise StorageFailed(session_id, Path(path), operation, error) from error
         named = False
         sync_failed = False
         try:
@@ -127,23 +130,23 @@ class LogWriter:
             named = True
             # Before the directory is synced, so that one fsync settles both names.
             operation = "unlink of the temporary file"
-            temporary.unlink(missing_ok=True)
+            unlink_if_there(temporary)
             if durable:
                 operation, sync_failed = "fsync of the directories", True
-                sync_directories(path.parent)
+                sync_directories(os.path.dirname(path))
         except BaseException as error:
             os.close(descriptor)
             _unlink_quietly(temporary)
             if named:
                 _unlink_quietly(path)
             if isinstance(error, FileExistsError) and operation == "link":
-                raise SessionExists(session_id, path) from None
+                raise SessionExists(session_id, Path(path)) from None
             if not isinstance(error, OSError):
                 raise
             if operation == "link" and error.errno in _NO_HARD_LINKS:
                 return cls._create_in_place(session_id, path, header, batch, durable=durable)
             raise StorageFailed(
-                session_id, path, operation, error, writer_dead=sync_failed
+                session_id, Path(path), operation, error, writer_dead=sync_failed
             ) from error
         writer = cls(session_id, path, descriptor, _cursor(descriptor), durable=durable)
         writer._all_synced = True
@@ -151,7 +154,7 @@ class LogWriter:
 
     @classmethod
     def _create_in_place(
-        cls, session_id: str, path: Path, header: bytes, batch: Sequence[Record], *, durable: bool
+        cls, session_id: str, path: str, header: bytes, batch: Sequence[Record], *, durable: bool
     ) -> Self:
         """For file systems without hard links: under its final name at once, with DM-6.
 
@@ -161,9 +164,9 @@ class LogWriter:
         try:
             descriptor = _create_exclusive(path)
         except FileExistsError:
-            raise SessionExists(session_id, path) from None
+            raise SessionExists(session_id, Path(path)) from None
         except OSError as error:
-            raise StorageFailed(session_id, path, "open", error) from error
+            raise StorageFailed(session_id, Path(path), "open", error) from error
         writer = cls(session_id, path, descriptor, _cursor(descriptor), durable=durable)
         operation = "write"
         try:
@@ -176,13 +179,13 @@ class LogWriter:
             writer.append(batch)
             if durable:
                 operation = "fsync of the directories"
-                sync_directories(path.parent)
+                sync_directories(os.path.dirname(path))
         except BaseException as error:
             writer.close()
             _unlink_quietly(path)
             if isinstance(error, OSError):
                 raise StorageFailed(
-                    session_id, path, operation, error, writer_dead=operation != "write"
+                    session_id, Path(path), operation, error, writer_dead=operation != "write"
                 ) from error
             raise
         return writer
@@ -198,19 +201,19 @@ class LogWriter:
         """Looks at the storage, not at memory (MW-4): the same file, of the acknowledged length."""
         try:
             named = os.stat(self.path, follow_symlinks=False)
-            size = os.fstat(self._descriptor).st_size
         except FileNotFoundError:
-            raise WriterConflict(self.session_id, self.path, "the log is gone") from None
+            raise WriterConflict(self.session_id, Path(self.path), "the log is gone") from None
         except OSError as error:
             raise self._failed("stat", error) from error
         if (named.st_dev, named.st_ino) != (self._device, self._inode):
-            raise WriterConflict(self.session_id, self.path, "the log was replaced")
-        if size != self.length:
+            raise WriterConflict(self.session_id, Path(self.path), "the log was replaced")
+        # The name leads to the file that is open here, so that its size is that file's.
+        if named.st_size != self.length:
             raise WriterConflict(
                 self.session_id,
-                self.path,
-                f"the log has {size} bytes where {self.length} were expected: another writer "
-                "changed it; load it again",
+                Path(self.path),
+                f"the log has {named.st_size} bytes where {self.length} were expected: another "
+                "writer changed it; load it again",
             )
 
     def append(self, batch: Sequence[Record]) -> None:
@@ -270,14 +273,16 @@ class LogWriter:
             named = os.stat(self.path, follow_symlinks=False)
             size = os.fstat(self._descriptor).st_size
             if (named.st_dev, named.st_ino) != (self._device, self._inode) or size < self.length:
-                raise WriterConflict(self.session_id, self.path, "the log was replaced or cut")
+                raise WriterConflict(
+                    self.session_id, Path(self.path), "the log was replaced or cut"
+                )
             os.ftruncate(self._descriptor, self.length)
             self._all_synced = False
             self._sync()
             if self._durable:
-                sync_directories(self.path.parent)
+                sync_directories(os.path.dirname(self.path))
         except FileNotFoundError:
-            raise WriterConflict(self.session_id, self.path, "the log is gone") from None
+            raise WriterConflict(self.session_id, Path(self.path), "the log is gone") from None
         except OSError as error:
             self.dead = True
             raise self._failed("reopen", error) from error
@@ -295,8 +300,9 @@ class LogWriter:
             os.close(descriptor)
 
     def __del__(self) -> None:
-        with contextlib.suppress(OSError):
-            self.close()
+        if self._descriptor >= 0:
+            with contextlib.suppress(OSError):
+                self.close()
 
     def _sync(self) -> None:
         if self._durable:
@@ -312,7 +318,9 @@ class LogWriter:
             self.dead = True
 
     def _failed(self, operation: str, cause: BaseException | str) -> StorageFailed:
-        return StorageFailed(self.session_id, self.path, operation, cause, writer_dead=self.dead)
+        return StorageFailed(
+            self.session_id, Path(self.path), operation, cause, writer_dead=self.dead
+        )
 
 
 def _cut_before_turn_ends(batch: Sequence[Record]) -> Iterator[tuple[bytes, bool]]:
@@ -325,14 +333,15 @@ def _cut_before_turn_ends(batch: Sequence[Record]) -> Iterator[tuple[bytes, bool
             start = index
 
 
-def _create_exclusive(path: Path) -> int:
+def _create_exclusive(path: str) -> int:
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
     return os.open(path, flags, FILE_MODE)
 
 
-def _temporary_name(path: Path) -> str:
+def _temporary_path(path: str) -> str:
     """A fixed name per log: it is only ever made under the lock."""
-    return companion_name(path.name.removesuffix(LOG_SUFFIX), f"{LOG_SUFFIX}.tmp")
+    folder, name = os.path.split(path)
+    return os.path.join(folder, companion_name(name.removesuffix(LOG_SUFFIX), f"{LOG_SUFFIX}.tmp"))
 
 
 def _cursor(descriptor: int) -> Cursor:
@@ -340,7 +349,7 @@ def _cursor(descriptor: int) -> Cursor:
     return Cursor(status.st_dev, status.st_ino, status.st_size)
 
 
-def _unlink_quietly(path: Path) -> None:
+def _unlink_quietly(path: str) -> None:
     # Best effort, on the way out of another error, which is the one to report.
     with contextlib.suppress(OSError):
-        path.unlink(missing_ok=True)
+        os.unlink(path)

@@ -13,21 +13,23 @@ import os
 import weakref
 from contextlib import suppress
 from pathlib import Path
+from typing import Final
 
 from torntail.stores.contract import StorageFailed, WriterConflict
 from torntail.stores.files import FILE_MODE, make_directories
 
 __all__ = ["WriterLock"]
 
+_FLAGS: Final = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+
 
 class WriterLock:
     """The lock of one session, taken by `acquire` and held until `release`."""
 
-    def __init__(self, path: Path, session_id: str) -> None:
-        self.path = path
+    def __init__(self, path: Path | str, session_id: str) -> None:
+        self.path = os.fspath(path)
         self.session_id = session_id
         self._descriptor: int | None = None
-        _LOCKS.add(self)
 
     @property
     def held(self) -> bool:
@@ -41,22 +43,29 @@ class WriterLock:
         """
         if self._descriptor is not None:
             return
+        # Before there is anything a forked child could inherit.
+        _LOCKS.add(self)
         try:
-            make_directories(self.path.parent)
-            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-            descriptor = os.open(self.path, flags, FILE_MODE)
+            try:
+                descriptor = os.open(self.path, _FLAGS, FILE_MODE)
+            except FileNotFoundError:
+                # Only where no session was ever locked; most often the folder stands there.
+                make_directories(os.path.dirname(self.path))
+                descriptor = os.open(self.path, _FLAGS, FILE_MODE)
         except OSError as error:
-            raise StorageFailed(self.session_id, self.path, "open of the lock", error) from error
+            raise StorageFailed(
+                self.session_id, Path(self.path), "open of the lock", error
+            ) from error
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(descriptor)
             raise WriterConflict(
-                self.session_id, self.path, "another writer holds the session"
+                self.session_id, Path(self.path), "another writer holds the session"
             ) from None
         except OSError as error:
             os.close(descriptor)
-            raise StorageFailed(self.session_id, self.path, "lock", error) from error
+            raise StorageFailed(self.session_id, Path(self.path), "lock", error) from error
         self._descriptor = descriptor
 
     def release(self) -> None:
@@ -71,8 +80,9 @@ class WriterLock:
 
     def __del__(self) -> None:
         # A store that was forgotten without `close` must not hold the session for ever.
-        with suppress(OSError):
-            self.release()
+        if self._descriptor is not None:
+            with suppress(OSError):
+                self.release()
 
     def _abandon(self) -> None:
         """In a forked child: drops the copy without unlocking what the parent holds."""

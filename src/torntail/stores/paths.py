@@ -43,12 +43,12 @@ def encode_segment(session_id: str) -> str:
     """
     if session_id in (".", ".."):
         return session_id.replace(".", "~002E")
+    return _UNSAFE_UNIT.sub(_escaped, session_id)
 
-    def escaped(character: re.Match[str]) -> str:
-        units = character.group().encode("utf-16-be", "surrogatepass").hex().upper()
-        return "".join(f"~{units[start : start + 4]}" for start in range(0, len(units), 4))
 
-    return _UNSAFE_UNIT.sub(escaped, session_id)
+def _escaped(character: re.Match[str]) -> str:
+    units = character.group().encode("utf-16-be", "surrogatepass").hex().upper()
+    return "".join(f"~{units[start : start + 4]}" for start in range(0, len(units), 4))
 
 
 def decode_segment(name: str) -> str | None:
