@@ -6,20 +6,23 @@ after each five). Every distinct directory is worked out, put on a memory file s
 
 `harness`: a log of about 3 KB under a store that only reads and parses, against reading and parsing
 the same images; what is above the floor is the harness itself. `judged`: the same plans under the
-JSONL store, with second load, list and continuation where due.
+JSONL store, with second load, list and continuation where due, and the share of each stage.
+
+`growth`: what a further operation costs in a long plan, against a short one.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any, Final, Self
 
 import orjson
 
 from benchmarks.measure import Measured
-from torntail.crash.crashes import Images, crashes, moments
+from torntail.crash.crashes import Images, moments
 from torntail.crash.disk import Disk, DiskImage, Model
 from torntail.crash.oplog import (
     ROOT,
@@ -32,18 +35,26 @@ from torntail.crash.oplog import (
     Write,
 )
 from torntail.drive.target import target_of
+from torntail.explore.crash_calls import CrashCalls
+from torntail.explore.crash_expansion import Expansion
+from torntail.explore.crash_run import CrashRun, Limits
+from torntail.explore.crash_search import PlanSearch
 from torntail.explore.crash_shard import Share, crash_share
+from torntail.explore.script import Case, Script
 from torntail.record.scratch import Scratch
 from torntail.record.slots import Slot
 
 MODELS: tuple[Model, ...] = ("kill", "ordered", "posix")
 ROUNDS = 5
+GROWTH = (50, 200, 800)
+SAMPLED_IMAGES = 50
 
 
 def run(folder: Path) -> Iterator[Measured]:
     yield _peers()
     yield from _harness()
     yield _judged()
+    yield _growth()
 
 
 # --- the peers' workload ------------------------------------------------------------------------
@@ -71,16 +82,15 @@ def peers_log() -> list[Operation]:
 
 def distinct_images(log: list[Operation]) -> Iterator[DiskImage]:
     """Every distinct directory the three models leave."""
-    seen: set[DiskImage] = set()
+    seen: set[int] = set()
     for model in MODELS:
         since = None
-        for moment in moments(Disk(model), log):
-            images = Images(moment.disk)
-            for crash in crashes(moment, model, since=since):
-                image = images.of(crash)
-                if image not in seen:
-                    seen.add(image)
-                    yield image
+        images = Images(model)
+        for moment in moments(Disk(model), log, tears="all" if model == "kill" else "synced"):
+            for left in images.at(moment, since=since):
+                if left.key not in seen:
+                    seen.add(left.key)
+                    yield left.image
             if moment.torn is None:
                 since = moment.disk
 
@@ -158,7 +168,7 @@ def _harness() -> Iterator[Measured]:
             generated = min(generated, time.perf_counter() - begun)
             begun = time.perf_counter()
             for image in images:
-                slot.hold(image)
+                slot.hold(image, untouched=True)
                 slot.changed()
             held = min(held, time.perf_counter() - begun)
     count = len(images)
@@ -190,15 +200,14 @@ def _judged() -> Measured:
     with Scratch() as scratch, Slot(scratch) as slot:
         for _ in range(3):
             begun = time.perf_counter()
-            report = crash_share(
-                target_of("jsonl"),
-                Share(models=MODELS, seed=0, images=2_000),
-                slot=slot,
-                found=lambda finding: None,
-                tick=lambda report: None,
-            )
+            distinct = _crash_jsonl(slot)
             best = min(best, time.perf_counter() - begun)
-            distinct = report.distinct
+        with Stages() as stages:
+            _crash_jsonl(slot)
+        shares = ", ".join(
+            f"{name} {seconds / sum(stages.seconds.values()):.0%}"
+            for name, seconds in stages.seconds.items()
+        )
     return Measured(
         subject="crash",
         name=f"JSONL store fully judged: {distinct / best:.0f} distinct images a second",
@@ -207,5 +216,119 @@ def _judged() -> Measured:
         floor=1 / 2_500,
         rounds=3,
         bar=1.0,
-        note="floor is the time allowed an image",
+        note=f"floor is the time allowed an image; {shares}",
     )
+
+
+def _crash_jsonl(slot: Slot) -> int:
+    """Crashes the JSONL store until so many images were loaded; gives how many they were."""
+    return crash_share(
+        target_of("jsonl"),
+        Share(models=MODELS, seed=0, images=2_000),
+        slot=slot,
+        found=lambda finding: None,
+        tick=lambda report: None,
+    ).distinct
+
+
+class Stages:
+    """Processor time by stage while it is entered: the functions of each stage are wrapped.
+
+    What is called by a function of another stage counts for its own stage; what is in none, for
+    `generating`, which is all that is left of the walk over the moments.
+    """
+
+    FUNCTIONS: Final[tuple[tuple[str, type, str], ...]] = (
+        ("recording", CrashCalls, "record"),
+        ("holding", CrashCalls, "hold"),
+        ("the store's own load", CrashCalls, "load_all"),
+        ("looking for changes", CrashCalls, "left"),
+        ("following", CrashCalls, "follow"),
+        ("judging", PlanSearch, "one"),
+        ("judging", PlanSearch, "recovery"),
+        ("judging", Expansion, "_judge"),
+        ("judging", Expansion, "_count"),
+    )
+
+    def __init__(self) -> None:
+        self.seconds = {"generating": 0.0} | {stage: 0.0 for stage, _, _ in self.FUNCTIONS}
+        self._open = ["generating"]
+        self._since = 0.0
+        self._originals: list[tuple[type, str, Any]] = []
+
+    def __enter__(self) -> Self:
+        for stage, owner, name in self.FUNCTIONS:
+            original = getattr(owner, name)
+            self._originals.append((owner, name, original))
+            setattr(owner, name, self._timed(stage, original))
+        self._since = time.process_time()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._settle()
+        for owner, name, original in self._originals:
+            setattr(owner, name, original)
+
+    def _settle(self) -> None:
+        now = time.process_time()
+        self.seconds[self._open[-1]] += now - self._since
+        self._since = now
+
+    def _timed(self, stage: str, original: Callable[..., Any]) -> Callable[..., Any]:
+        def timed(*arguments: Any) -> Any:
+            self._settle()
+            self._open.append(stage)
+            try:
+                return original(*arguments)
+            finally:
+                self._settle()
+                self._open.pop()
+
+        return timed
+
+
+# --- growth -------------------------------------------------------------------------------------
+
+
+def _growth() -> Measured:
+    """What a further operation costs in a long plan, against what it costs in a short one.
+
+    One session is appended to in half turns. All plans are in the sampled mode: of each, the same
+    number of images is loaded, which is less than the shortest one has. What that costs is in the
+    difference of two plans no more.
+    """
+    short, middle, long = GROWTH
+    costs: dict[int, float] = {}
+    with Scratch() as scratch, Slot(scratch) as slot:
+        for operations in GROWTH:
+            costs[operations] = min(_cost_of_a_plan(slot, operations) for _ in range(2))
+    told = ", ".join(f"{cost / count * 1e3:.2f} ms of {count}" for count, cost in costs.items())
+    return Measured(
+        subject="crash",
+        name=f"a further operation in a plan of {middle} to {long}, against {short} to {middle}",
+        unit="s",
+        value=(costs[long] - costs[middle]) / (long - middle),
+        floor=(costs[middle] - costs[short]) / (middle - short),
+        rounds=2,
+        bar=1.5,
+        note=f"an operation costs, the sampled loads shared out among all: {told}",
+    )
+
+
+def _cost_of_a_plan(slot: Slot, operations: int) -> float:
+    """Processor seconds for a plan of so many operations."""
+    target = target_of("jsonl")
+    script = Script(f"growth/{operations}", target.capabilities)
+    log = script.session()
+    while len(script.operations) < operations:
+        log.append("TS U SS" if len(script.operations) % 2 else "A SE TE")
+    run = CrashRun(
+        target,
+        slot,
+        MODELS,
+        limits=Limits(images=SAMPLED_IMAGES, nested_images=SAMPLED_IMAGES // 10),
+        found=lambda violation: None,
+    )
+    begun = time.process_time()
+    run.run(Case(f"growth-{operations}", (), tuple(script.operations)))
+    return time.process_time() - begun

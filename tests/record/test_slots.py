@@ -18,11 +18,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from torntail.crash.disk import DiskImage
+from torntail.record import held as held_module
 from torntail.record import scratch, slots
 from torntail.record.real import Real
 from torntail.record.scratch import Scratch, ScratchFull, memory_directory
 from torntail.record.slots import Slot
-from torntail.record.tree import ForeignEntry
+from torntail.record.tree import ForeignEntry, read_file
 
 SETTINGS = settings(max_examples=150, deadline=None, database=None, derandomize=False)
 
@@ -183,6 +184,15 @@ def as_tree(root: str) -> dict[str, object]:
     return tree
 
 
+def left_by(slot: Slot, *, untouched: bool) -> object:
+    """What a slot says it holds, with the links, or which error it raises."""
+    try:
+        found = slot.image(untouched=untouched)
+    except (ForeignEntry, OSError) as error:
+        return type(error)
+    return found, found.links
+
+
 @SETTINGS
 @given(
     st.lists(st.tuples(images(), st.none() | st.sampled_from(LOADS), st.integers(0)), max_size=6),
@@ -207,6 +217,7 @@ def test_any_history_ends_in_the_image(history, fresh_inodes, kept_open, look):
                     new = as_tree(slot.path)
                     differences = {name for name in {*old, *new} if old.get(name) != new.get(name)}
                     assert set(slot.changed()) == differences
+                    assert left_by(slot, untouched=True) == left_by(slot, untouched=False)
         assert os.listdir(space.path) in ([], ["other"])
         if before:
             assert len(os.listdir("/proc/self/fd")) == before
@@ -274,12 +285,38 @@ def test_untouched_takes_the_last_look_for_granted(slot):
     assert slot.changed() == ()
 
 
-def test_what_no_image_can_hold(slot):
+def test_of_an_image_only_what_changed_is_read(slot, monkeypatch):
+    slot.hold(image({"a": b"one", "d/b": b"two"}, "d"))
+    Path(slot.path, "d/new").write_bytes(b"new")
+    Path(slot.path, "d/b").write_bytes(b"changed")
+    Path(slot.path, "d/e").mkdir()
+    assert slot.changed() == ("d/b", "d/e", "d/new")
+    read = []
+
+    def reading(path):
+        read.append(path)
+        return read_file(path)
+
+    monkeypatch.setattr(held_module, "read_file", reading)
+    left = image({"a": b"one", "d/b": b"changed", "d/new": b"new"}, "d", "d/e")
+    assert slot.image(untouched=True) == left
+    assert read == [f"{slot.path}/d/new"]
+
+
+def test_a_new_name_of_a_held_file_is_a_link(slot):
+    slot.hold(image({"d/a": b"one"}, "d"))
+    os.link(f"{slot.path}/d/a", f"{slot.path}/d/b")
+    assert slot.changed() == ("d/b",)
+    assert slot.image(untouched=True).links == (("d/a", "d/b"),)
+
+
+@pytest.mark.parametrize("untouched", [False, True])
+def test_what_no_image_can_hold(slot, untouched):
     slot.hold(image({}))
     os.mkfifo(f"{slot.path}/pipe")
     assert slot.changed() == ("pipe",)
     with pytest.raises(ForeignEntry, match="'pipe' is neither"):
-        slot.image()
+        slot.image(untouched=untouched)
     slot.hold(image({}))
     assert held(slot) == image({})
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -331,7 +330,7 @@ class truncates_the_interrupted_turn(CarefulStore):
             kept = self.lines(self.content(path))[: 1 + scan.committed]
             start = sum(map(len, kept))
             torn = TornTail(2 + scan.committed, start, scan.size - start, "0" * 64, False, "", b"")
-            scan = replace(scan, torn=torn, newline_missing=False)
+            scan = msgspec.structs.replace(scan, torn=torn, newline_missing=False)
             events = events[: scan.committed]
         return path, scan, header, events
 

@@ -1,240 +1,48 @@
-"""Crashes as values: which unsynced effects survived, and the disk image that leaves.
+"""The ways to crash at a moment, and what each of them leaves.
 
-`moments` walks an op log; at each moment `crashes` gives the ways to crash there: all of them when
-they are few, a seeded spread when they are many, always with the strictest (nothing unsynced), the
-mildest (everything), each effect alone lost, each alone kept, and every tear that matters.
-`Crash.image` is a pure function from a disk to an image. Does not decide which images are worth
-loading twice (the campaign does) or what a device may do against its promises (`devices`).
+All of them are given when they are few, a seeded spread when they are many, always with the
+strictest (nothing unsynced), the mildest (everything), each effect alone lost, each alone kept, and
+every tear that matters. What is left is given once a moment: contents that are equal as bytes are
+one choice, and those of a file whose name is lost are no choice at all. Does not decide where a
+process dies (`moments`), what one file may be left with (`choices`), which images are worth loading
+(the campaign does) or what a device may do against its promises (`devices`).
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from hashlib import blake2b
 from itertools import product
-from typing import Final, TypeVar
+from math import prod
+from typing import Final, NamedTuple
 
-import msgspec
-
-from torntail.crash.disk import (
-    PAGE_BYTES,
-    SECTOR_BYTES,
-    Disk,
-    DiskImage,
-    FileVersions,
-    Model,
-    Name,
-    Tree,
+from torntail.crash.choices import (
+    GARBAGE,
+    FileChoice,
+    file_choices,
+    name_choices,
+    newest_choices,
 )
-from torntail.crash.oplog import (
-    Acknowledged,
-    Inode,
-    Invoked,
-    Operation,
-    SyncAll,
-    SyncDirectory,
-    SyncFile,
-    Truncate,
-    Write,
-)
+from torntail.crash.disk import Disk, DiskImage, FileVersions, Model, Name, Tree
+from torntail.crash.moments import Crash, Moment, is_mark, moments, surviving
+from torntail.crash.oplog import Inode, SyncAll, SyncDirectory, SyncFile, Truncate, Write
 
 __all__ = [
     "GARBAGE",
     "Crash",
     "FileChoice",
     "Images",
+    "Left",
     "Moment",
     "crashes",
+    "image_key",
+    "is_mark",
     "moments",
-    "tear_points",
 ]
-
-GARBAGE: Final = -1
-"""In the place of a version: bytes that never were in the file."""
-
-_Item = TypeVar("_Item")
 
 EXHAUSTIVE: Final = 48
 _SAMPLES: Final = 12
-_TEARS: Final = 24
-_PIECES: Final = 8
-
-
-class FileChoice(msgspec.Struct, frozen=True):
-    """What became of a file's unsynced contents.
-
-    The file has `length` bytes, taken from `version` but for `patches`, each (start, stop, version)
-    from another one, zeros where that has none, or GARBAGE.
-    """
-
-    length: int
-    version: int
-    patches: tuple[tuple[int, int, int], ...] = ()
-
-    def involves_last(self, file: FileVersions) -> bool:
-        """Whether the newest version has a part in it, by its bytes or by its length."""
-        last = len(file.versions) - 1
-        return (
-            self.version == last
-            or self.length == len(file.visible) != len(file.versions[last - 1])
-            or any(version == last for _, _, version in self.patches)
-        )
-
-    def content(self, file: FileVersions) -> bytes:
-        """The bytes this choice leaves."""
-        content = file.versions[self.version][: self.length]
-        if len(content) < self.length:
-            content = content.ljust(self.length, b"\0")
-        for start, stop, version in self.patches:
-            stop = min(stop, self.length)
-            if start >= stop:
-                continue
-            if version == GARBAGE:
-                piece = random.Random(start).randbytes(stop - start)
-            else:
-                piece = file.versions[version][start:stop].ljust(stop - start, b"\0")
-            content = content[:start] + piece + content[stop:]
-        return content
-
-
-class Crash(msgspec.Struct, frozen=True):
-    """One way to crash.
-
-    After `position` operations, of which the last, a write, was cut after `torn` bytes if that is
-    not None. Of the unsettled directory operations those bindings survive whose index is in
-    `names`; each file in `files` is left as chosen. Under `kill`, both are None: all of it is
-    there.
-    """
-
-    model: Model
-    position: int
-    torn: int | None = None
-    names: tuple[int, ...] | None = None
-    files: tuple[tuple[Inode, FileChoice], ...] | None = None
-
-    def image(self, disk: Disk) -> DiskImage:
-        """What this crash leaves of `disk`, which is the disk of its moment."""
-        return disk.image(self._names(disk), self._contents(disk))
-
-    def disk_after(self, disk: Disk) -> Disk:
-        """The disk a program finds after this crash.
-
-        After a kill the page cache is still there and what was unsynced is unsynced; after a power
-        cut all that is left is durable.
-        """
-        if self.model == "kill":
-            return disk
-        names = self._names(disk)
-        contents = self._contents(disk)
-        files = {
-            inode: FileVersions((contents.get(inode, file.visible),))
-            for inode, file in disk.files.items()
-        }
-        return Disk(disk.model, files, names, names, (), disk.directories)
-
-    def _names(self, disk: Disk) -> Mapping[Name, Inode]:
-        if self.names is None:
-            return disk.names
-        kept = set(self.names)
-        names = dict(disk.durable_names)
-        bindings = (binding for change in disk.changes for binding in change)
-        for index, (name, target) in enumerate(bindings):
-            if index in kept:
-                if target is None:
-                    names.pop(name, None)
-                else:
-                    names[name] = target
-        _keep_one_name_of_directories(names, disk)
-        return names
-
-    def _contents(self, disk: Disk) -> dict[Inode, bytes]:
-        if self.files is None:
-            return {}
-        return {inode: choice.content(disk.files[inode]) for inode, choice in self.files}
-
-
-class Images:
-    """The images of one moment: each tree and each content is worked out once."""
-
-    def __init__(self, disk: Disk) -> None:
-        self._disk = disk
-        self._trees: dict[tuple[int, ...] | None, Tree] = {}
-        self._contents: dict[tuple[Inode, FileChoice], bytes] = {}
-
-    def of(self, crash: Crash) -> DiskImage:
-        """What a crash leaves; the same as `crash.image(disk)`."""
-        tree = self._trees.get(crash.names)
-        if tree is None:
-            tree = self._trees[crash.names] = self._disk.tree(crash._names(self._disk))
-        contents: dict[Inode, bytes] = {}
-        for inode, choice in crash.files or ():
-            content = self._contents.get((inode, choice))
-            if content is None:
-                content = choice.content(self._disk.files[inode])
-                self._contents[inode, choice] = content
-            contents[inode] = content
-        return self._disk.filled(tree, contents)
-
-
-def _keep_one_name_of_directories(names: dict[Name, Inode], disk: Disk) -> None:
-    """No file system gives a directory two names: of a rename half done the visible one counts."""
-    if len(disk.directories) < 2:
-        return
-    first: dict[Inode, Name] = {}
-    for name, inode in list(names.items()):
-        if inode in disk.directories:
-            other = first.setdefault(inode, name)
-            if other != name:
-                stays = name if disk.names.get(name) == inode else other
-                del names[other if stays == name else name]
-                first[inode] = stays
-
-
-@dataclass(frozen=True, slots=True)
-class Moment:
-    """A point at which a process can die: after `position` operations, the last perhaps cut.
-
-    `operation` is that last one; None before the first.
-    """
-
-    position: int
-    disk: Disk
-    operation: Operation | None = None
-    torn: int | None = None
-
-
-def moments(
-    disk: Disk, operations: Iterable[Operation], *, tears: bool = True, position: int = 0
-) -> Iterator[Moment]:
-    """Every moment of a log that begins on `disk`, in order; cut writes before the whole one."""
-    yield Moment(position, disk)
-    for operation in operations:
-        position += 1
-        if isinstance(operation, Write) and tears:
-            for cut in tear_points(operation.offset, operation.data):
-                partial = msgspec.structs.replace(operation, data=operation.data[:cut])
-                yield Moment(position, disk.after(partial), operation, cut)
-        disk = disk.after(operation)
-        yield Moment(position, disk, operation)
-
-
-def tear_points(offset: int, data: bytes) -> list[int]:
-    """After how many bytes a write is worth cutting.
-
-    One byte, the middle, all but one, around each newline, at page and sector edges of the file; a
-    spread of them when they are many.
-    """
-    length = len(data)
-    points = {1, length // 2, length - 1}
-    newline = data.find(b"\n")
-    while newline >= 0:
-        points.update((newline, newline + 1, newline + 2))
-        newline = data.find(b"\n", newline + 1)
-    for edge in (PAGE_BYTES, SECTOR_BYTES):
-        first = edge - offset % edge
-        points.update(range(first, length, edge))
-    return _spread(sorted(point for point in points if 0 < point < length), _TEARS)
 
 
 def crashes(
@@ -245,160 +53,287 @@ def crashes(
     exhaustive: int = EXHAUSTIVE,
     since: Disk | None = None,
 ) -> Iterator[Crash]:
-    """The ways to crash at a moment under a model; `moment.disk` must be of that model, any model
-    doing for `kill`. Up to `exhaustive` combinations are all given, of more a spread.
+    """The ways to crash at one moment under a model; see `Images.at`."""
+    for left in Images(model, seed, exhaustive=exhaustive).at(moment, since=since):
+        yield left.crash
 
-    With `since`, the disk one operation earlier, only those that leave something that could not be
-    left then: what the last operation took part in.
+
+class _Contents(NamedTuple):
+    """What may be left of a file: the choices with a content of their own, and its digests.
+
+    `drawn` tells for every choice there was, before equal ones became one, which it became.
     """
-    if model == "kill":
-        yield Crash("kill", moment.position, moment.torn)
-        return
-    operation = moment.operation
-    if moment.torn is not None and not (isinstance(operation, Write) and operation.synced):
-        return  # The tears of a write that is not synced are among the choices for its file.
-    disk = moment.disk
-    pending = disk.pending_files
-    name_choices = _name_choices(disk)
-    file_choices = [_file_choices(disk.files[inode], model) for inode in pending]
-    if since is not None:
-        if isinstance(operation, SyncFile | SyncDirectory | SyncAll):
-            return  # It takes possibilities away and adds none.
-        if isinstance(operation, Truncate) or (
-            isinstance(operation, Write) and not operation.synced
-        ):
-            index = pending.index(operation.inode)
-            file = disk.files[operation.inode]
-            file_choices[index] = [one for one in file_choices[index] if one.involves_last(file)]
-        elif not isinstance(operation, Write):
-            old = sum(map(len, since.changes))
-            name_choices = [names for names in name_choices if names and names[-1] >= old]
-    if not name_choices or not all(file_choices):
-        return
 
-    def crash(names: tuple[int, ...], files: Iterable[FileChoice]) -> Crash:
-        chosen = tuple(zip(pending, files, strict=True))
-        return Crash(model, moment.position, moment.torn, names, chosen)
-
-    combinations = len(name_choices)
-    for choices in file_choices:
-        combinations *= len(choices)
-    if combinations <= exhaustive:
-        for names in name_choices:
-            for files in product(*file_choices):
-                yield crash(names, files)
-        return
-    # Too many: each extreme with each single deviation, then a spread.
-    nothing, everything = name_choices[0], name_choices[-1]
-    strictest = [choices[0] for choices in file_choices]
-    mildest = [choices[-1] for choices in file_choices]
-    for names in name_choices:
-        yield crash(names, strictest)
-        yield crash(names, mildest)
-    for names in dict.fromkeys((everything, nothing)):
-        for index, choices in enumerate(file_choices):
-            for choice in choices[1:-1]:
-                yield crash(names, [*mildest[:index], choice, *mildest[index + 1 :]])
-                if len(file_choices) > 1:
-                    yield crash(names, [*strictest[:index], choice, *strictest[index + 1 :]])
-    chance = random.Random(f"{seed}/{moment.position}")
-    for _ in range(_SAMPLES):
-        yield crash(chance.choice(name_choices), [chance.choice(c) for c in file_choices])
+    choices: Sequence[FileChoice]
+    digests: Sequence[bytes]
+    drawn: Sequence[int]
 
 
-def _name_choices(disk: Disk) -> list[tuple[int, ...]]:
-    """Which bindings may survive: nothing first, everything last."""
-    ends: list[int] = [0]
-    for change in disk.changes:
-        ends.append(ends[-1] + len(change))
-    total = ends[-1]
-    if disk.model == "ordered":
-        # A journal keeps the order, and the parts of one operation together.
-        return [tuple(range(end)) for end in ends]
-    if total <= 4:
-        subsets = [
-            tuple(index for index in range(total) if mask >> index & 1)
-            for mask in range(1 << total)
-        ]
-        return sorted(subsets, key=lambda kept: (len(kept), kept))
-    everything = tuple(range(total))
-    middle = [tuple(range(end)) for end in range(1, total)]
-    middle += [(index,) for index in everything]
-    middle += [tuple(other for other in everything if other != index) for index in everything]
-    return [(), *dict.fromkeys(_spread(middle, 4 * _TEARS)), everything]
+class _Shape(NamedTuple):
+    """The surviving names, the tree they span, and the inodes it has."""
+
+    names: tuple[int, ...]
+    tree: Tree
+    inodes: frozenset[Inode]
 
 
-def _file_choices(file: FileVersions, model: Model) -> list[FileChoice]:
-    """What a file's contents may be: the durable ones first, the visible ones last."""
-    last = len(file.versions) - 1
-    choices = [FileChoice(len(version), index) for index, version in enumerate(file.versions)]
-    visible = choices.pop()
-    before, after = file.durable, file.visible
-    for index, written in enumerate(file.writes, start=1):
-        if written is None:
-            continue
-        offset, length = written
-        data = file.versions[index][offset : offset + length]
-        base = file.versions[index - 1]
-        for cut in tear_points(offset, data):
-            patches = ((offset, offset + cut, index),)
-            choices.append(FileChoice(max(len(base), offset + cut), index - 1, patches))
-    # The length before the data, and the data before a shorter length.
-    choices += [FileChoice(len(version), 0) for version in file.versions[1:]]
-    choices += [FileChoice(len(after), index) for index in range(last)]
-    if len(before) > len(after):
-        choices.append(FileChoice(len(before), last, ((len(after), len(before), 0),)))
-    for edge in (PAGE_BYTES, SECTOR_BYTES):
-        pieces = _changed_pieces(before, after, edge)
-        if len(pieces) < 2 and edge == PAGE_BYTES:
-            continue
-        for start, stop in _spread(pieces, _PIECES):
-            choices.append(FileChoice(len(after), last, ((start, stop, 0),)))
-            choices.append(FileChoice(len(after), 0, ((start, stop, last),)))
-            choices.append(FileChoice(min(stop, len(after)), 0, ((start, stop, last),)))
-    if model == "posix":
-        choices += _whole_writes(file)
-    return [*dict.fromkeys(choices), visible]
+_Way = tuple[_Shape, tuple[int, ...]]
+"""A tree, and which content each unsettled file has: 0 for one that the tree has not."""
 
 
-def _whole_writes(file: FileVersions) -> list[FileChoice]:
-    """Each write lost, kept alone, or turned to garbage on its own; and all of them garbage."""
-    last = len(file.versions) - 1
-    before, after = len(file.durable), len(file.visible)
-    choices = []
-    for index, written in enumerate(file.writes, start=1):
-        if written is None:
-            continue
-        start, stop = written[0], written[0] + written[1]
-        choices.append(FileChoice(after, last, ((start, stop, index - 1),)))
-        choices.append(FileChoice(max(before, stop), 0, ((start, stop, index),)))
-        choices.append(FileChoice(after, last, ((start, stop, GARBAGE),)))
-        for cut in (written[1] // 3, 2 * written[1] // 3):
-            choices.append(FileChoice(after, last, ((start + cut, stop, GARBAGE),)))
-            choices.append(FileChoice(stop, index - 1, ((start, start + cut, index),)))
-    if after > before and len(file.writes) > 1:
-        choices.append(FileChoice(after, 0, ((before, after, GARBAGE),)))
-    return _spread(choices, 3 * _TEARS)
+class Left:
+    """One way to crash at a moment, and what it leaves; both are worked out when asked for.
+
+    `key` is the `image_key` of the image.
+    """
+
+    __slots__ = ("_choices", "_model", "_moment", "_shape", "key")
+
+    def __init__(
+        self,
+        key: int,
+        model: Model,
+        moment: Moment,
+        shape: _Shape,
+        choices: tuple[tuple[Inode, FileChoice], ...],
+    ) -> None:
+        self.key = key
+        self._model = model
+        self._moment = moment
+        self._shape = shape
+        self._choices = choices
+
+    @property
+    def crash(self) -> Crash:
+        """The crash."""
+        position, torn = self._moment.position, self._moment.torn
+        if self._model == "kill":
+            return Crash("kill", position, torn)
+        return Crash(self._model, position, torn, self._shape.names, self._choices)
+
+    @property
+    def image(self) -> DiskImage:
+        """What it leaves; the same as `crash.image(moment.disk)`."""
+        disk, inodes = self._moment.disk, self._shape.inodes
+        contents = {
+            inode: choice.content(disk.files[inode])
+            for inode, choice in self._choices
+            if inode in inodes
+        }
+        return disk.filled(self._shape.tree, contents)
 
 
-def _changed_pieces(before: bytes, after: bytes, edge: int) -> list[tuple[int, int]]:
-    """The pages or sectors in which two contents differ."""
-    length = max(len(before), len(after))
-    return [
-        (start, start + edge)
-        for start in range(0, length, edge)
-        if before[start : start + edge] != after[start : start + edge]
-    ]
+def image_key(image: DiskImage) -> int:
+    """A number by which equal images are known: equal for these, different for all others but by
+    chance.
+    """
+    digests = ((path, _begun(content).digest()) for path, content in image.files.items())
+    return hash((frozenset(digests), image.directories))
 
 
-def _spread(items: Sequence[_Item], limit: int) -> list[_Item]:
-    """At most `limit` items, the first and the last among them, evenly in between."""
-    if len(items) <= limit:
-        return list(items)
-    step = (len(items) - 1) / (limit - 1)
-    return [items[round(index * step)] for index in range(limit)]
+class Images:
+    """What the crashes at the moments of one log leave, under one model.
+
+    What moments share is worked out once, and of a file that grows only its end is looked at; the
+    moments are best given in their order. Up to `exhaustive` combinations at a moment are all
+    given, of more a spread.
+    """
+
+    def __init__(self, model: Model, seed: int = 0, *, exhaustive: int = EXHAUSTIVE) -> None:
+        self._model = model
+        self._seed = seed
+        self._exhaustive = exhaustive
+        # By the identity of what they were worked out from, which is kept so that it stays taken.
+        self._seen: dict[int, tuple[Mapping[Name, Inode], _Shape]] = {}
+        self._shapes: tuple[Disk, list[_Shape]] | None = None
+        self._contents: dict[Inode, tuple[FileVersions, _Contents]] = {}
+        self._visible: dict[Inode, tuple[FileVersions, bytes]] = {}
+        # The beginning of each file, and the digest as far as that goes.
+        self._begun: dict[Inode, tuple[bytes, blake2b]] = {}
+
+    def at(self, moment: Moment, *, since: Disk | None = None) -> Iterator[Left]:
+        """The ways to crash at a moment, the strictest first.
+
+        The moment's disk must be of this model, any model doing for `kill`. With `since`, the disk
+        one operation earlier, only those that leave something that could not be left then: what the
+        last operation took part in.
+        """
+        disk, operation = moment.disk, moment.operation
+        if self._model == "kill":
+            shape = self._seen_shape(disk)
+            yield Left(self._key(shape, disk, {}), "kill", moment, shape, ())
+            return
+        if moment.torn is not None and not (isinstance(operation, Write) and operation.synced):
+            return  # The tears of a write that is not synced are among the choices for its file.
+        shapes = self._shapes_of(disk)
+        changed: Inode | None = None
+        if since is not None:
+            if isinstance(operation, SyncFile | SyncDirectory | SyncAll):
+                return  # It takes possibilities away and adds none.
+            if isinstance(operation, Truncate | Write):
+                if not (isinstance(operation, Write) and operation.synced):
+                    changed = operation.inode
+            else:
+                old = sum(map(len, since.changes))
+                shapes = [shape for shape in shapes if shape.names and shape.names[-1] >= old]
+        if not shapes:
+            return
+        pending = disk.pending_files
+        files = [self._contents_of(inode, disk.files[inode], inode == changed) for inode in pending]
+        if not all(file.choices for file in files):
+            return
+        for shape, places in self._ways(moment.position, shapes, pending, files):
+            choices = []
+            digests = {}
+            for inode, file, place in zip(pending, files, places, strict=True):
+                choices.append((inode, file.choices[place]))
+                digests[inode] = file.digests[place]
+            key = self._key(shape, disk, digests)
+            yield Left(key, self._model, moment, shape, tuple(choices))
+
+    # --- combining ------------------------------------------------------------------------------
+
+    def _ways(
+        self,
+        position: int,
+        shapes: Sequence[_Shape],
+        pending: Sequence[Inode],
+        files: Sequence[_Contents],
+    ) -> Iterator[_Way]:
+        """All combinations, or a spread of them: each once."""
+        known: dict[Tree, _Shape] = {}
+        drawn = [known.setdefault(shape.tree, shape) for shape in shapes]
+        counts = [len(file.choices) for file in files]
+        combinations = 0
+        for shape in known.values():
+            combinations += prod(
+                count for inode, count in zip(pending, counts, strict=True) if inode in shape.inodes
+            )
+        if combinations <= self._exhaustive:
+            for shape in known.values():
+                yield from product(
+                    (shape,),
+                    product(
+                        *(
+                            range(count if inode in shape.inodes else 1)
+                            for inode, count in zip(pending, counts, strict=True)
+                        )
+                    ),
+                )
+            return
+        seen = set()
+        for shape, places in self._spread(position, drawn, files):
+            way = (
+                shape,
+                tuple(
+                    place if inode in shape.inodes else 0
+                    for inode, place in zip(pending, places, strict=True)
+                ),
+            )
+            key = id(shape), way[1]
+            if key not in seen:
+                seen.add(key)
+                yield way
+
+    def _spread(
+        self, position: int, shapes: Sequence[_Shape], files: Sequence[_Contents]
+    ) -> Iterator[tuple[_Shape, Sequence[int]]]:
+        """Each extreme with each single deviation, then some by chance."""
+        nothing, everything = shapes[0], shapes[-1]
+        strictest = [file.drawn[0] for file in files]
+        mildest = [file.drawn[-1] for file in files]
+        for shape in shapes:
+            yield shape, strictest
+            yield shape, mildest
+        for shape in (everything, nothing):
+            for index, file in enumerate(files):
+                for place in range(len(file.choices)):
+                    yield shape, [*mildest[:index], place, *mildest[index + 1 :]]
+                    yield shape, [*strictest[:index], place, *strictest[index + 1 :]]
+        chance = random.Random(f"{self._seed}/{position}")
+        for _ in range(_SAMPLES):
+            yield chance.choice(shapes), [chance.choice(file.drawn) for file in files]
+
+    # --- what moments share ---------------------------------------------------------------------
+
+    def _seen_shape(self, disk: Disk) -> _Shape:
+        known = self._seen.get(id(disk.names))
+        if known is None:
+            known = self._seen[id(disk.names)] = disk.names, _shape((), disk.tree())
+        return known[1]
+
+    def _shapes_of(self, disk: Disk) -> list[_Shape]:
+        if self._shapes is not None:
+            earlier, shapes = self._shapes
+            if earlier.changes is disk.changes and earlier.durable_names is disk.durable_names:
+                return shapes
+        shapes = []
+        for names in name_choices(disk):
+            shapes.append(_shape(names, disk.tree(surviving(names, disk))))
+        self._shapes = disk, shapes
+        return shapes
+
+    def _contents_of(self, inode: Inode, file: FileVersions, newest: bool) -> _Contents:
+        """What may be left of a file; of the newest version alone, what it has a part in."""
+        if newest:
+            return self._distinct(inode, file, newest_choices(file, self._model))
+        known = self._contents.get(inode)
+        if known is None or known[0] is not file:
+            known = file, self._distinct(inode, file, file_choices(file, self._model))
+            self._contents[inode] = known
+        return known[1]
+
+    def _distinct(
+        self, inode: Inode, file: FileVersions, choices: Iterable[FileChoice]
+    ) -> _Contents:
+        begin, begun = self._beginning(inode, file)
+        places: dict[bytes, int] = {}
+        kept: list[FileChoice] = []
+        drawn = []
+        for choice in choices:
+            digest = begun.copy()
+            digest.update(choice.content(file, begin))
+            place = places.setdefault(digest.digest(), len(kept))
+            if place == len(kept):
+                kept.append(choice)
+            drawn.append(place)
+        return _Contents(kept, list(places), drawn)
+
+    def _visible_digest(self, inode: Inode, file: FileVersions) -> bytes:
+        known = self._visible.get(inode)
+        if known is None or known[0] is not file:
+            begin, begun = self._beginning(inode, file)
+            digest = begun.copy()
+            digest.update(file.visible[begin:])
+            known = self._visible[inode] = file, digest.digest()
+        return known[1]
+
+    def _beginning(self, inode: Inode, file: FileVersions) -> tuple[int, blake2b]:
+        """How far all versions of a file are the same, and the digest up to there."""
+        common = file.common_length
+        content, digest = self._begun.get(inode, (b"", _begun(b"")))
+        if len(content) > common or not file.durable.startswith(content):
+            content, digest = b"", _begun(b"")
+        if len(content) < common:
+            digest = digest.copy()
+            digest.update(file.durable[len(content) : common])
+            self._begun[inode] = file.durable[:common], digest
+        return common, digest
+
+    def _key(self, shape: _Shape, disk: Disk, digests: Mapping[Inode, bytes]) -> int:
+        """The `image_key` of a tree with these contents, and the visible ones elsewhere."""
+        found = []
+        for path, inode in shape.tree.files:
+            digest = digests.get(inode)
+            if digest is None:
+                digest = self._visible_digest(inode, disk.files[inode])
+            found.append((path, digest))
+        return hash((frozenset(found), shape.tree.directories))
 
 
-def is_mark(operation: Operation | None) -> bool:
-    """Whether an entry of the log is a call's mark and no file operation."""
-    return isinstance(operation, Invoked | Acknowledged)
+def _shape(names: tuple[int, ...], tree: Tree) -> _Shape:
+    return _Shape(names, tree, frozenset(inode for _, inode in tree.files))
+
+
+def _begun(content: bytes) -> blake2b:
+    return blake2b(content, digest_size=16)

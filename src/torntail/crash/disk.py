@@ -92,7 +92,7 @@ class DiskImage:
 
 
 class Tree(NamedTuple):
-    """Paths without contents: what names span."""
+    """Paths without contents, sorted: what names span."""
 
     files: tuple[tuple[str, Inode], ...]
     directories: frozenset[str]
@@ -127,6 +127,19 @@ class FileVersions:
     def pending(self) -> bool:
         """Whether anything is not synced."""
         return len(self.versions) > 1
+
+    @property
+    def common_length(self) -> int:
+        """How many bytes at the beginning are the same in all versions for certain."""
+        common = len(self.versions[0])
+        for index, written in enumerate(self.writes, start=1):
+            if written is not None:
+                common = min(common, written[0])
+            elif index == 1:
+                return 0  # It may stand for operations that are forgotten.
+            else:
+                common = min(common, len(self.versions[index]))
+        return common
 
     def written(self, offset: int, data: bytes, *, synced: bool) -> FileVersions:
         """After a write; with `synced`, its pages and the length they need are durable at once."""
@@ -193,16 +206,12 @@ class Disk:
         """The disk after one more operation."""
         match operation:
             case Write(inode, offset, data, synced):
-                file = self.files[inode].written(offset, data, synced=synced)
-                disk = replace(self, files={**self.files, inode: file})
+                disk = self._with(inode, self.files[inode].written(offset, data, synced=synced))
                 return disk._settle_names_of(inode) if synced else disk
             case Truncate(inode, length):
-                return replace(
-                    self, files={**self.files, inode: self.files[inode].truncated(length)}
-                )
+                return self._with(inode, self.files[inode].truncated(length))
             case SyncFile(inode):
-                files = {**self.files, inode: self.files[inode].synced()}
-                return replace(self, files=files)._settle_names_of(inode)
+                return self._with(inode, self.files[inode].synced())._settle_names_of(inode)
             case SyncDirectory(inode):
                 return self._settle_entries_of(inode)
             case SyncAll():
@@ -210,7 +219,7 @@ class Disk:
             case Invoked() | Acknowledged():
                 return self
             case CreateFile(parent, name, inode):
-                disk = replace(self, files={**self.files, inode: FileVersions()})
+                disk = self._with(inode, FileVersions())
                 return disk._rebound(((Name(parent, name), inode),))
             case MakeDirectory(parent, name, inode):
                 disk = replace(self, directories=self.directories | {inode})
@@ -235,6 +244,17 @@ class Disk:
             files={inode: file.synced() for inode, file in self.files.items()},
             durable_names=self.names,
             changes=(),
+        )
+
+    def _with(self, inode: Inode, file: FileVersions) -> Disk:
+        # Not `replace`, which takes several times as long: most operations come through here.
+        return Disk(
+            self.model,
+            {**self.files, inode: file},
+            self.names,
+            self.durable_names,
+            self.changes,
+            self.directories,
         )
 
     def _rebound(self, bindings: tuple[Binding, ...]) -> Disk:
@@ -324,7 +344,7 @@ class Disk:
                 files.append((path, inode))
                 places.setdefault(inode, []).append(path)
         links = tuple(tuple(sorted(paths)) for paths in places.values() if len(paths) > 1)
-        return Tree(tuple(files), frozenset(directories), tuple(sorted(links)))
+        return Tree(tuple(sorted(files)), frozenset(directories), tuple(sorted(links)))
 
     def filled(self, tree: Tree, contents: Mapping[Inode, bytes]) -> DiskImage:
         """A tree with `contents` where given and the visible bytes elsewhere."""

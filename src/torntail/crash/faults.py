@@ -34,7 +34,7 @@ class FaultRow(msgspec.Struct, frozen=True):
 
 
 _CRASHES: Final = "torntail.crash.crashes.crashes"
-_TEARS: Final = "torntail.crash.crashes.tear_points"
+_TEARS: Final = "torntail.crash.choices.tear_points"
 _DISK: Final = "torntail.crash.disk.Disk"
 _DEVICES: Final = "torntail.crash.devices."
 _RUN: Final = "torntail.explore.crash_run.CrashRun"

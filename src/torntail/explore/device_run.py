@@ -15,7 +15,7 @@ from torntail.crash.devices import DeviceFault, Devices, fault_name
 from torntail.crash.disk import Disk, DiskImage
 from torntail.crash.oplog import Acknowledged, Invoked
 from torntail.drive.target import Target
-from torntail.explore.crash_run import CrashRun
+from torntail.explore.crash_calls import CrashCalls
 from torntail.explore.script import Case
 from torntail.judge.devices import (
     DEVICE_OUTCOMES,
@@ -62,11 +62,11 @@ class DeviceRun:
 
     def run(self, plan: Case) -> None:
         """Records a plan and strikes it; raises what the recorder raises for an unseen write."""
-        # The weaker promise of a disk would add what an honest one may lose already.
-        crash_run = CrashRun(self.target, self.slot, ("ordered",), found=lambda violation: None)
+        crash_calls = CrashCalls(self.target, self.slot)
         self.slot.hold(_EMPTY)
-        recording = crash_run.record(plan.operations, None)
+        recording = crash_calls.record(plan.operations, None)
         self.plans += 1
+        # The weaker promise of a disk would add what an honest one may lose already.
         devices = Devices(Disk("ordered"), recording.operations)
         marks = [
             (operation.call, isinstance(operation, Acknowledged))
@@ -79,12 +79,12 @@ class DeviceRun:
             step = sum(isinstance(operation, Invoked | Acknowledged) for operation in before)
             call = max((o.call for o in before if isinstance(o, Acknowledged)), default=-1)
             calls = plan.operations[: call + 1]
-            self._strike(crash_run, plan, devices, fault, ledgers[step], tuple(calls))
+            self._strike(crash_calls, plan, devices, fault, ledgers[step], tuple(calls))
             self.tick()
 
     def _strike(
         self,
-        crash_run: CrashRun,
+        crash_calls: CrashCalls,
         plan: Case,
         devices: Devices,
         fault: DeviceFault,
@@ -100,7 +100,7 @@ class DeviceRun:
                 continue
             # Each session is loaded from the disk as the fault left it.
             self.slot.hold(image)
-            answer = crash_run.load_all([session])[session]
+            answer = crash_calls.load_all([session])[session]
             outcome = device_outcome(answer, debt, capabilities)
             changed: tuple[str, ...] = ()
             if outcome == "refused" and struck in self.slot.changed():

@@ -32,6 +32,7 @@ from torntail.session import (
     transcript_problems,
     turn_grammar_problem,
 )
+from torntail.session.turns import TurnTracker
 
 __all__ = [
     "Answer",
@@ -88,10 +89,10 @@ class Recovery(msgspec.Struct, frozen=True):
 
 
 class RecoveryJudge:
-    """Judges the recoveries of one recording.
+    """Judges the recoveries of one plan.
 
-    What depends on a debt alone, or on an answer alone, is worked out once: many images are judged
-    against few of either. Debts and answers must outlive the judge.
+    What depends on a debt and an answer alone is worked out once: many images are judged against
+    few of either. They are told apart by identity, and kept as long as the judge.
     """
 
     def __init__(self, capabilities: Capabilities) -> None:
@@ -99,7 +100,9 @@ class RecoveryJudge:
         self._closers: dict[tuple[int, int], tuple[SessionEvent, ...]] = {}
         self._lawful: dict[int, bool] = {}
         self._problems: dict[int, str | None] = {}
+        self._loads: dict[tuple[str, int, int], tuple[Breach, ...]] = {}
         self._continued: dict[tuple[int, int], tuple[Breach, ...]] = {}
+        self._kept: list[object] = []
 
     def breaches(self, recovery: Recovery, ledger: Ledger) -> Iterator[Breach]:
         """Every breach of the CR clauses in a recovery from a crash with this ledger."""
@@ -108,7 +111,11 @@ class RecoveryJudge:
             if debt is None:
                 yield from _not_announced(session, answer)
                 continue
-            breaches = list(self._load(session, answer, debt))
+            key = session, id(answer), id(debt)
+            breaches = self._loads.get(key)
+            if breaches is None:
+                breaches = self._loads[key] = tuple(self._load(session, answer, debt))
+                self._kept += answer, debt
             yield from breaches
             if not breaches:
                 yield from _judge_again(session, recovery, self.capabilities)
@@ -124,6 +131,7 @@ class RecoveryJudge:
         if closers is None:
             closers = tuple(interrupted_turn_closers(submitted[:kept]))
             self._closers[key] = closers
+            self._kept.append(submitted)
         return closers
 
     def _load(self, session: str, answer: Answer, debt: Debt) -> Iterator[Breach]:
@@ -162,8 +170,12 @@ class RecoveryJudge:
             yield Breach("CR-6", session, "the header is not the one that was given")
 
     def _continuation(self, session: str, recovery: Recovery, debt: Debt) -> tuple[Breach, ...]:
-        key = (id(recovery.continued.get(session)), id(debt.header))
+        continued = recovery.continued.get(session)
+        if continued is None:
+            return ()
+        key = (id(continued), id(debt.header))
         if key not in self._continued:
+            self._kept += continued, debt.header
             self._continued[key] = tuple(
                 _judge_continuation(session, recovery, debt, self.capabilities)
             )
@@ -173,14 +185,26 @@ class RecoveryJudge:
         """What a provider would refuse in a log whose plan kept the grammar (CR-9)."""
         lawful = self._lawful.get(id(submitted))
         if lawful is None:
-            lawful = turn_grammar_problem(submitted) is None
+            lawful = turn_grammar_problem(submitted) is None and _answers_its_calls(submitted)
             self._lawful[id(submitted)] = lawful
+            self._kept.append(submitted)
         if not lawful:
             return None
         key = id(loaded.events)
         if key not in self._problems:
             self._problems[key] = _history_problem(loaded.events)
+            self._kept.append(loaded.events)
         return self._problems[key]
+
+
+def _answers_its_calls(events: Iterable[SessionEvent]) -> bool:
+    """Whether no closed step leaves a call without its result."""
+    tracker = TurnTracker()
+    for event in events:
+        if event.type in ("step/end", "turn/end") and tracker.open_calls:
+            return False
+        tracker.feed(event)
+    return True
 
 
 def _not_announced(session: str, answer: Answer) -> Iterator[Breach]:

@@ -115,6 +115,10 @@ def _exchange_globals(wrappers: dict[int, Any]) -> None:
             continue
         # Not `vars`, which would load a module whose loading was put off.
         namespace = object.__getattribute__(module, "__dict__")
+        values = list(namespace.values())
+        # Nearly all modules hold none of these functions, and there are hundreds of modules.
+        if wrappers.keys().isdisjoint(map(id, values)):
+            continue
         for name, value in list(namespace.items()):
             wrapper = wrappers.get(id(value))
             if wrapper is not None:

@@ -17,27 +17,22 @@ Does not decide which images are held, or whether a load may change anything.
 from __future__ import annotations
 
 import os
-import stat
 import time
 from types import TracebackType
 from typing import Final, Self
 
 from torntail.crash.disk import DiskImage
-from torntail.record.held import HeldEntry, above, all_below
+from torntail.record.held import DIRECTORY_MODE, FILE_MODE, Held, HeldEntry, above
 from torntail.record.real import Real
 from torntail.record.replay import first_difference
 from torntail.record.scratch import FULL, Scratch, ScratchFull
-from torntail.record.tree import read_descriptor, read_file, read_tree, remove_tree
+from torntail.record.tree import read_tree, remove_tree
 
 __all__ = ["Slot"]
 
-_FILE_MODE: Final = 0o600
-_DIRECTORY_MODE: Final = 0o700
 _KEPT_OPEN: Final = 64
 _WRITE_WHOLE_BYTES: Final = 1 << 16
 _SECOND: Final = 10**9
-_FILE_STATUS: Final = stat.S_IFREG | _FILE_MODE
-_DIRECTORY_STATUS: Final = stat.S_IFDIR | _DIRECTORY_MODE
 
 _MAKE: Final = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
 _CHANGE: Final = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -55,18 +50,18 @@ class Slot:
         self.fresh_inodes = fresh_inodes
         self._scratch = scratch
         # Whole seconds, which every file system keeps; at least one ago, so never a time to come.
-        self._stamp = (time.time_ns() // _SECOND - 1) * _SECOND
-        self._times = (self._stamp, self._stamp)
-        self._files: dict[str, HeldEntry] = {}
-        self._directories: dict[str, HeldEntry] = {}
-        self._links: tuple[tuple[str, ...], ...] = ()
+        stamp = (time.time_ns() // _SECOND - 1) * _SECOND
+        self._times = (stamp, stamp)
         # The directories as the image named them, or None when some may be missing.
         self._shape: frozenset[str] | None = None
+        # What the last look found, until the next image is held.
         self._seen: tuple[list[str], list[str]] | None = None
+        self._changed: tuple[str, ...] = ()
         self._descriptors = 0
         self._known = False
         self._closed = False
         self.path = scratch.new_directory()
+        self._held = Held(self.path, stamp)
 
     # --- holding images -------------------------------------------------------------------------
 
@@ -98,16 +93,16 @@ class Slot:
             raise
 
     def _become(self, image: DiskImage) -> None:
-        files = self._files
+        files = self._held.files
         wanted = image.files
         touched: set[str] = set()
-        if image.links != self._links:
+        if image.links != self._held.links:
             # A group of names that comes or goes: its files are made anew.
-            for paths in set(self._links) ^ set(image.links):
+            for paths in set(self._held.links) ^ set(image.links):
                 for path in paths:
                     if path in files:
                         self._remove_file(path, touched)
-            self._links = image.links
+            self._held.links = image.links
         if not files.keys() <= wanted.keys():
             for path in [path for path in files if path not in wanted]:
                 self._remove_file(path, touched)
@@ -127,31 +122,31 @@ class Slot:
             self._stamp_directory(path)
 
     def _change_directories(self, wanted: frozenset[str], touched: set[str]) -> None:
-        for path in sorted(self._directories.keys() - wanted - {""}, reverse=True):
-            Real.rmdir(self._full(path))
-            self._drop(self._directories.pop(path))
+        for path in sorted(self._held.directories.keys() - wanted - {""}, reverse=True):
+            Real.rmdir(self._held.full(path))
+            self._drop(self._held.directories.pop(path))
             touched.discard(path)
             touched.add(above(path))
-        for path in sorted(wanted - self._directories.keys()):
-            Real.mkdir(self._full(path), _DIRECTORY_MODE)
+        for path in sorted(wanted - self._held.directories.keys()):
+            Real.mkdir(self._held.full(path), DIRECTORY_MODE)
             touched.update((path, above(path)))
 
     def _make_file(self, path: str, first: str, content: bytes, touched: set[str]) -> None:
         touched.add(above(path))
         if first != path:
-            if first not in self._files:
+            if first not in self._held.files:
                 self._make_file(first, first, content, touched)
-            entry = self._files[first]
-            Real.link(self._full(first), self._full(path))
+            entry = self._held.files[first]
+            Real.link(self._held.full(first), self._held.full(path))
             entry.paths.append(path)
-            self._files[path] = entry
+            self._held.files[path] = entry
             return
-        descriptor = Real.open_descriptor(self._full(path), _MAKE, _FILE_MODE)
+        descriptor = Real.open_descriptor(self._held.full(path), _MAKE, FILE_MODE)
         keep = self._descriptors < _KEPT_OPEN
         self._descriptors += keep
         entry = HeldEntry(descriptor, path, 0)
-        self._files[path] = entry
-        os.fchmod(descriptor, _FILE_MODE)
+        self._held.files[path] = entry
+        os.fchmod(descriptor, FILE_MODE)
         entry.inode = Real.fstat(descriptor).st_ino
         entry.content = b""
         try:
@@ -160,7 +155,7 @@ class Slot:
         finally:
             if not keep:
                 os.close(descriptor)
-                entry.target = self._full(path)
+                entry.target = self._held.full(path)
 
     def _write(self, entry: HeldEntry, content: bytes) -> None:
         """Writes what differs; afterwards the file has the bytes and length of `content`."""
@@ -187,26 +182,26 @@ class Slot:
                 os.close(descriptor)
 
     def _stamp_directory(self, path: str) -> None:
-        entry = self._directories.get(path)
+        entry = self._held.directories.get(path)
         if entry is None:
-            full_path = self._full(path)
+            full_path = self._held.full(path)
             entry = HeldEntry(full_path, path, 0)
-            self._directories[path] = entry
+            self._held.directories[path] = entry
             # The root by its path, for a load may put another directory in its place.
             if path and self._descriptors < _KEPT_OPEN:
                 entry.target = Real.open_descriptor(full_path, _DIRECTORY)
                 self._descriptors += 1
-            os.chmod(entry.target, _DIRECTORY_MODE)
+            os.chmod(entry.target, DIRECTORY_MODE)
             entry.inode = Real.stat(entry.target).st_ino
         os.utime(entry.target, ns=self._times)
 
     def _remove_file(self, path: str, touched: set[str]) -> None:
-        Real.unlink(self._full(path))
+        Real.unlink(self._held.full(path))
         touched.add(above(path))
         self._lose_file(path)
 
     def _lose_file(self, path: str) -> None:
-        entry = self._files.pop(path)
+        entry = self._held.files.pop(path)
         entry.paths.remove(path)
         if not entry.paths:
             self._drop(entry)
@@ -220,20 +215,17 @@ class Slot:
         """An empty directory, of which everything is known."""
         self._forget_all()
         remove_tree(self.path)
-        Real.mkdir(self.path, _DIRECTORY_MODE)
+        Real.mkdir(self.path, DIRECTORY_MODE)
         self._stamp_directory("")
         self._shape = frozenset()
         self._known = True
 
     def _forget_all(self) -> None:
-        for entry in {*self._files.values(), *self._directories.values()}:
+        for entry in {*self._held.files.values(), *self._held.directories.values()}:
             self._drop(entry)
-        self._files.clear()
-        self._directories.clear()
-        self._links = ()
-
-    def _full(self, path: str) -> str:
-        return f"{self.path}/{path}" if path else self.path
+        self._held.files.clear()
+        self._held.directories.clear()
+        self._held.links = ()
 
     # --- what a load did ------------------------------------------------------------------------
 
@@ -244,109 +236,34 @@ class Slot:
         """
         if self._closed or not self._known:
             raise ValueError("the slot holds no image")
-        self._seen = files, directories = self._look()
-        if not files and not directories:
-            return ()
-        names: set[str] = set()
-        for path in files:
-            self._compare_file(path, self._files[path], names)
-        for path in directories:
-            self._compare_entries(path, names)
-        return tuple(sorted(names))
+        self._seen = files, directories = self._held.look()
+        self._changed = ()
+        if files or directories:
+            self._changed = self._held.compare(files, directories)
+        return self._changed
 
-    def image(self) -> DiskImage:
-        """What the directory holds now, read back; raises `tree.ForeignEntry`."""
-        return read_tree(self.path)
+    def image(self, *, untouched: bool = False) -> DiskImage:
+        """What the directory holds now, read back; raises `tree.ForeignEntry`.
 
-    def _look(self) -> tuple[list[str], list[str]]:
-        """The files and the directories that are not as the slot left them.
-
-        A write, a truncation or a change of entries alters the time that the slot has stamped; a
-        file or directory that was replaced or removed shows in the directory it stood in.
+        `untouched`: nothing was done in it since the last `changed`; only what that found is read.
         """
-        return (
-            self._altered(self._files, _FILE_STATUS),
-            self._altered(self._directories, _DIRECTORY_STATUS),
-        )
-
-    def _altered(self, entries: dict[str, HeldEntry], status_mode: int) -> list[str]:
-        stamp = self._stamp
-        altered = []
-        for path, entry in entries.items():
-            try:
-                status = Real.stat(entry.target)
-            except OSError:
-                altered.append(path)
-                continue
-            if (
-                status.st_mtime_ns != stamp
-                or status.st_mode != status_mode
-                or status.st_ino != entry.inode
-            ):
-                altered.append(path)
-        return altered
-
-    def _compare_file(self, path: str, entry: HeldEntry, names: set[str]) -> None:
-        """Adds a file whose bytes are not what they were."""
-        try:
-            status = Real.lstat(self._full(path))
-            content = None
-            if isinstance(entry.target, int) and status.st_ino == entry.inode:
-                content = read_descriptor(entry.target, status.st_size)
-            elif stat.S_ISREG(status.st_mode):
-                content, _ = read_file(self._full(path))
-        except (FileNotFoundError, NotADirectoryError):
-            content = None
-        if content is None or content != entry.content:
-            names.add(path)
-
-    def _compare_entries(self, directory: str, names: set[str]) -> None:
-        """Adds the names that came into a directory, and what was in directories that left it."""
-        found = set()
-        try:
-            with os.scandir(self._full(directory)) as entries:
-                for entry in entries:
-                    path = f"{directory}/{entry.name}" if directory else entry.name
-                    is_directory = entry.is_dir(follow_symlinks=False)
-                    held = (self._directories if is_directory else self._files).get(path)
-                    if held is None:
-                        names.add(path)
-                        if is_directory:
-                            names.update(f"{path}/{name}" for name in all_below(entry.path))
-                    elif held.inode == entry.inode():
-                        found.add(path)
-                    elif is_directory:
-                        # Another directory under the old name: all below is compared by its name.
-                        found.add(path)
-                        self._compare_below(path, names)
-        except (FileNotFoundError, NotADirectoryError):
-            pass  # Its own name is missed where it stood.
-        for path in self._directories:
-            if path and above(path) == directory and path not in found:
-                names.add(path)
-                self._compare_below(path, names)
-        for path, file in self._files.items():
-            if above(path) == directory and path not in found:
-                self._compare_file(path, file, names)
-
-    def _compare_below(self, directory: str, names: set[str]) -> None:
-        self._compare_entries(directory, names)
-        for path in self._directories:
-            if path.startswith(directory + "/"):
-                self._compare_entries(path, names)
+        # Where the root itself is altered, it may be gone, or another.
+        if untouched and self._known and self._seen is not None and "" not in self._seen[1]:
+            return self._held.image(self._changed)
+        return read_tree(self.path)
 
     def _find_what_was_left(self, untouched: bool) -> None:
         """Removes what a load made, and finds out what it changed or removed."""
-        files, directories = self._seen if untouched and self._seen else self._look()
+        files, directories = self._seen if untouched and self._seen else self._held.look()
         self._seen = None
         if not files and not directories:
             return
         for path in sorted(directories):
-            if path in self._directories:
+            if path in self._held.directories:
                 self._clean(path)
         touched: set[str] = set()
         for path in files:
-            entry = self._files.get(path)
+            entry = self._held.files.get(path)
             if entry is None:
                 continue
             if self.fresh_inodes or len(entry.paths) > 1 or isinstance(entry.target, str):
@@ -354,8 +271,8 @@ class Slot:
                     self._remove_file(name, touched)
             else:
                 entry.content = None
-                os.fchmod(entry.target, _FILE_MODE)
-        if self._links:
+                os.fchmod(entry.target, FILE_MODE)
+        if self._held.links:
             self._dissolve_broken_groups(touched)
         for path in touched:
             self._stamp_directory(path)
@@ -363,46 +280,48 @@ class Slot:
     def _dissolve_broken_groups(self, touched: set[str]) -> None:
         """Removes what is left of a file that lost one of its names."""
         kept = []
-        for paths in self._links:
-            left = [path for path in paths if path in self._files]
+        for paths in self._held.links:
+            left = [path for path in paths if path in self._held.files]
             if len(left) == len(paths):
                 kept.append(paths)
                 continue
             for path in left:
                 self._remove_file(path, touched)
-        self._links = tuple(kept)
+        self._held.links = tuple(kept)
 
     def _clean(self, directory: str) -> None:
         """Removes from a directory what the slot did not put there, and forgets what is gone."""
         found = set()
-        with os.scandir(self._full(directory)) as entries:
+        with os.scandir(self._held.full(directory)) as entries:
             left = list(entries)
         for entry in left:
             path = f"{directory}/{entry.name}" if directory else entry.name
             is_directory = entry.is_dir(follow_symlinks=False)
-            held = (self._directories if is_directory else self._files).get(path)
+            held = (self._held.directories if is_directory else self._held.files).get(path)
             if held is not None and held.inode == entry.inode():
                 found.add(path)
             elif is_directory:
                 remove_tree(entry.path)
             else:
                 Real.unlink(entry.path)
-        for path in [path for path in self._directories if path and above(path) == directory]:
+        for path in [path for path in self._held.directories if path and above(path) == directory]:
             if path not in found:
                 self._lose_directory(path)
-        for path in [path for path in self._files if above(path) == directory]:
+        for path in [path for path in self._held.files if above(path) == directory]:
             if path not in found:
                 self._lose_file(path)
-        os.chmod(self._directories[directory].target, _DIRECTORY_MODE)
+        os.chmod(self._held.directories[directory].target, DIRECTORY_MODE)
         self._stamp_directory(directory)
 
     def _lose_directory(self, path: str) -> None:
         self._shape = None
         below = path + "/"
-        for name in [name for name in self._files if name.startswith(below)]:
+        for name in [name for name in self._held.files if name.startswith(below)]:
             self._lose_file(name)
-        for name in [name for name in self._directories if name == path or name.startswith(below)]:
-            self._drop(self._directories.pop(name))
+        for name in [
+            name for name in self._held.directories if name == path or name.startswith(below)
+        ]:
+            self._drop(self._held.directories.pop(name))
 
     # --- the end --------------------------------------------------------------------------------
 

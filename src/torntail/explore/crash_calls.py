@@ -1,0 +1,186 @@
+"""The calls a crash campaign makes on a store: recorded, on a crashed disk, and after a recovery.
+
+Decides how many store objects there are and what each is asked: one for a recorded history between
+two reopenings; after a crash one that loads, one that loads again and lists, and one that goes on
+with a session, whose log another one loads. Does not decide which disks are tried
+(`crash_expansion`) or what the answers should be (`judge.recovery`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from torntail.crash.disk import Disk, DiskImage
+from torntail.crash.oplog import Acknowledged, Invoked, Operation
+from torntail.drive.inline_store import InlineStore
+from torntail.drive.target import Target
+from torntail.judge.history import (
+    Append,
+    Create,
+    History,
+    Load,
+    Observation,
+    Reopen,
+    Returned,
+)
+from torntail.judge.history import Operation as Call
+from torntail.judge.recovery import Answer, Continuation
+from torntail.record.inprocess import Recorder
+from torntail.record.slots import Slot
+from torntail.session import SessionEvent, SessionHeader
+
+__all__ = ["CrashCalls", "Followed", "Recording", "further_events"]
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """A history with the file operations it caused."""
+
+    operations: tuple[Operation, ...]
+    history: History
+
+
+class Followed(NamedTuple):
+    """What became of a recovered disk: loaded again, what that changed, listed, and gone on with.
+
+    `listed` is None where the store does not list.
+    """
+
+    again: Mapping[str, Answer]
+    changed: tuple[str, ...]
+    listed: Answer | None
+    continued: Mapping[str, Continuation]
+
+
+class CrashCalls:
+    """A target in the directory of a slot; `began` is called before it is let loose on a disk."""
+
+    def __init__(
+        self, target: Target, slot: Slot, began: Callable[[], object] = lambda: None
+    ) -> None:
+        self.target = target
+        self.capabilities = target.capabilities
+        self.slot = slot
+        self.began = began
+        self._root = Path(slot.path)
+        self._touched = True
+
+    # --- the disk -------------------------------------------------------------------------------
+
+    def hold(self, image: DiskImage) -> None:
+        """Puts an image before the store."""
+        self.slot.hold(image, untouched=not self._touched)
+
+    def left(self) -> DiskImage | None:
+        """The disk that a load left, or None when it is as it was; asked for once a load."""
+        changed = self.slot.changed()
+        self._touched = False
+        return self.slot.image(untouched=True) if changed else None
+
+    # --- calls ----------------------------------------------------------------------------------
+
+    def record(self, calls: Sequence[Call], disk: Disk | None) -> Recording:
+        """Makes calls on the store in the slot, recording its file operations."""
+        self.began()
+        history: list[Observation] = []
+        store: InlineStore | None = None
+        with Recorder(self.slot.path, disk) as recorder:
+            for index, call in enumerate(calls):
+                recorder.mark(Invoked(index))
+                if isinstance(call, Reopen) and store is not None:
+                    store.close()
+                    store = None
+                if store is None:
+                    store = self._open()
+                outcome = self._call(store, call)
+                history.append(Observation(call, outcome))
+                recorder.mark(Acknowledged(index))
+            if store is not None:
+                store.close()
+            recorder.check()
+        return Recording(tuple(recorder.operations), tuple(history))
+
+    def load_all(self, sessions: Sequence[str]) -> dict[str, Answer]:
+        """A fresh store object's answers for each session of the disk in the slot."""
+        self.began()
+        store = self._open()
+        if not isinstance(store.opened, Returned):
+            return dict.fromkeys(sessions, store.opened)
+        answers: dict[str, Answer] = {session: store.load(session) for session in sessions}
+        store.close()
+        return answers
+
+    def follow(
+        self, answers: Mapping[str, Answer], headers: Mapping[str, SessionHeader]
+    ) -> Followed:
+        """Loads a recovered disk again, lists it, and goes on with each session that has a header.
+
+        `answers` are those of the first load.
+        """
+        listed: Answer | None = None
+        store = self._open()
+        again = {session: store.load(session) for session in answers}
+        if self.capabilities.lists:
+            listed = store.list()
+        store.close()
+        changed = self.slot.changed()
+        continued = {
+            session: self._continue(session, answer, headers[session])
+            for session, answer in answers.items()
+            if session in headers
+        }
+        return Followed(again, changed, listed, continued)
+
+    def _open(self) -> InlineStore:
+        self._touched = True
+        return InlineStore(self.target.factory, self._root)
+
+    def _call(self, store: InlineStore, call: Call) -> Any:
+        if not isinstance(store.opened, Returned):
+            return store.opened
+        match call:
+            case Create(header=header):
+                if self.capabilities.creates == "implicit":
+                    return Returned()
+                return store.create(header)
+            case Append(session=session, events=events):
+                return store.append(session, events)
+            case Load(session=session):
+                return store.load(session)
+        return Returned()
+
+    def _continue(self, session: str, answer: Answer, header: SessionHeader) -> Continuation:
+        store = self._open()
+        created = wrong = None
+        before: Sequence[SessionEvent] = ()
+        if isinstance(answer, Returned) and answer.session is not None:
+            before = answer.session.events
+        elif self.capabilities.creates == "explicit":
+            created = store.create(header)
+        events = further_events(before)
+        if self.capabilities.checks_seq and before:
+            wrong = store.append(session, further_events(before[:-1]))
+        appended = store.append(session, events)
+        store.close()
+        store = self._open()
+        loaded = store.load(session)
+        store.close()
+        return Continuation(events, appended, loaded, wrong, created)
+
+
+def further_events(before: Sequence[SessionEvent]) -> tuple[SessionEvent, ...]:
+    """A little more work behind a log: a closed turn and the beginning of another."""
+    turn = sum(event.type == "turn/start" for event in before) + 1
+    time = before[-1].time if before else 0
+    shapes: list[tuple[str, dict[str, Any]]] = [
+        ("turn/start", {"turn": turn, "trigger": {"kind": "injection"}}),
+        ("turn/end", {"turn": turn, "reason": {"kind": "completed"}}),
+        ("turn/start", {"turn": turn + 1, "trigger": {"kind": "injection"}}),
+    ]
+    return tuple(
+        SessionEvent(kind, len(before) + index, time, data)
+        for index, (kind, data) in enumerate(shapes)
+    )
