@@ -12,7 +12,7 @@ from tests.zoo import strangers
 from tests.zoo.plain import PlainStore, factory
 from torntail import Capabilities, certify
 from torntail.drive.target import TargetError
-from torntail.explore import campaign
+from torntail.explore import room
 from torntail.explore.campaign import CampaignEnded, CampaignStarted, CaseEnded
 from torntail.judge.clauses import UnknownClauseError
 from torntail.judge.verdict import Certificate
@@ -140,7 +140,7 @@ def test_nothing_is_kept_without_findings(tmp_path: Path) -> None:
 def test_the_scratch_directory_is_removed_in_any_case(
     stop: type[BaseException], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(campaign, "_MEMORY", tmp_path)
+    monkeypatch.setattr(room, "_MEMORY", tmp_path)
 
     def interrupt(event: Any) -> None:
         if isinstance(event, CaseEnded):

@@ -30,6 +30,7 @@ class InlineStore(PythonStore):
         self._kinds = getattr(factory, "error_kinds", None) or {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._loop_lock = threading.Lock()
+        self._inline = threading.local()
         self._store: Any = None
         self.hung = False
         self.opened: CallOutcome = self._outcome(

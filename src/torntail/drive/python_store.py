@@ -284,7 +284,7 @@ class PythonStore:
                 return kind
         try:
             kind = getattr(error, "kind", None)
-        except Exception:
+        except BaseException:
             kind = None
         if isinstance(kind, str) and kind in KINDS:
             return kind
@@ -440,16 +440,16 @@ def _finite(values: Iterable[Any]) -> Iterator[Any]:
 
 
 def _text(value: Any) -> str:
-    """A value as text; what a store hands out may refuse even that."""
+    """A value as text; what a store hands out may refuse even that, or try to end the process."""
     try:
         return str(value)
-    except Exception:
+    except BaseException:
         return f"(a {type(value).__name__} without text)"
 
 
 def _describe(value: Any) -> str:
     try:
         text = repr(value)
-    except Exception:
+    except BaseException:
         text = "without a repr"
     return f"{type(value).__name__} {text if len(text) <= 60 else text[:57] + '...'}"

@@ -19,7 +19,7 @@ from torntail.explore.crash_shard import CrashFinding
 from torntail.explore.witness import describe_steps
 from torntail.judge.verdict import Finding
 
-__all__ = ["crash_finding", "keep_crash"]
+__all__ = ["crash_finding", "crash_words", "keep_crash"]
 
 _MODELS = {
     "kill": "the process is killed",
@@ -38,11 +38,11 @@ def crash_finding(finding: CrashFinding, command: Sequence[str], witness: str | 
         command = [*command, "--device-faults"]
     else:
         *done, last = describe_steps(finding.calls, None) or ("before the first call",)
-        steps = [*done, f"{last}: {_told(finding.chain[0])}"]
+        steps = [*done, f"{last}: {crash_words(finding.chain[0])}"]
     if len(finding.chain) > 1:
         *between, inside = describe_steps(finding.recovery_calls, None) or ("while it opens",)
         steps += ["a new process opens the store", *between]
-        steps.append(f"{inside}: {_told(finding.chain[-1])}")
+        steps.append(f"{inside}: {crash_words(finding.chain[-1])}")
     steps.append("a new process opens the store and loads")
     steps.append(
         f"{finding.session!r}: {finding.acknowledged} of {finding.submitted} submitted events were "
@@ -85,7 +85,7 @@ def _below(path: str) -> PurePosixPath:
     return PurePosixPath(*parts)
 
 
-def _told(crash: Crash) -> str:
+def crash_words(crash: Crash) -> str:
     """One way to crash, in words."""
     told = _MODELS[crash.model]
     where = f"after file operation {crash.position}"

@@ -20,14 +20,23 @@ from torntail.crash.disk import DiskImage, Model
 from torntail.drive.target import Target
 from torntail.explore.crash_run import Counts, CrashRun, Limits, Violation
 from torntail.explore.plans import crash_plan, crash_plans
+from torntail.explore.room import lacks_room, no_room_in
 from torntail.explore.script import Case
+from torntail.judge.evidence import Evidence
 from torntail.judge.history import Operation as Call
 from torntail.judge.ledger import Ledger
 from torntail.judge.recovery import Breach
 from torntail.record.inprocess import RecordingFailed
 from torntail.record.slots import Slot
 
-__all__ = ["CrashFinding", "Share", "ShareReport", "crash_share", "finding_of"]
+__all__ = [
+    "CrashFinding",
+    "Share",
+    "ShareReport",
+    "crash_share",
+    "finding_of",
+    "violation_finding",
+]
 
 _PLANS_AFTER_A_FINDING: Final = 4
 _CAUSES_PER_CLAUSE: Final = 4
@@ -55,7 +64,7 @@ class CrashFinding(msgspec.Struct, frozen=True, kw_only=True):
     """A violation as it is reported: JSON-able, with the disk image and the crashes that left it.
 
     `cause` is equal for violations that show the same fault. Under a device `fault` there is no
-    chain of crashes.
+    chain of crashes. `evidence` is what it was judged by.
     """
 
     clause: str
@@ -73,6 +82,7 @@ class CrashFinding(msgspec.Struct, frozen=True, kw_only=True):
     cause: str
     images_until_found: int
     fault: DeviceFault | None = None
+    evidence: Evidence | None = None
 
     @property
     def model(self) -> Model:
@@ -81,7 +91,11 @@ class CrashFinding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ShareReport(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a share stands; `unseen` says why in-process recording cannot see this store."""
+    """Where a share stands.
+
+    `unseen` says why in-process recording cannot see this store, `outside` names a file it wrote
+    outside its directory, and `habits` are what else it did to its process.
+    """
 
     plans: int = 0
     moments: int = 0
@@ -95,6 +109,14 @@ class ShareReport(msgspec.Struct, frozen=True, kw_only=True):
     done: bool = False
     device_faults: dict[str, dict[str, int]] = {}
     unseen: str | None = None
+    outside: str | None = None
+    habits: tuple[str, ...] = ()
+
+    @property
+    def moved(self) -> int:
+        """A number that grows as long as disks are loaded."""
+        struck = sum(sum(outcomes.values()) for outcomes in self.device_faults.values())
+        return self.images + self.distinct + struck
 
 
 class _Enough(Exception):
@@ -118,7 +140,9 @@ def crash_share(
     plan_name = ""
 
     def on_violation(violation: Violation) -> None:
-        finding = _finding(violation, run.counts.distinct)
+        if lacks_room(slot.path, violation.breach.sentence):
+            raise no_room_in(slot.path)
+        finding = violation_finding(violation, run.counts.distinct)
         same_clause = sum(known.clause == finding.clause for known in causes.values())
         if finding.cause not in causes and same_clause < _CAUSES_PER_CLAUSE:
             causes[finding.cause] = finding
@@ -147,6 +171,7 @@ def crash_share(
         plans = iter([crash_plan(share.seed, target.capabilities, share.plan)])
     for plan in plans:
         plan_name = plan.name
+        on_tick(run.counts)  # Said before it begins: it may take the process along.
         run.limits = Limits(images=max(1, min(Limits().images, share.images - run.counts.distinct)))
         try:
             run.run(plan)
@@ -179,7 +204,8 @@ def _report(counts: Counts, plan: str, findings: int) -> ShareReport:
     )
 
 
-def _finding(violation: Violation, images: int) -> CrashFinding:
+def violation_finding(violation: Violation, images: int) -> CrashFinding:
+    """A violation as it is reported, found after so many distinct images."""
     return finding_of(
         violation.breach,
         violation.ledger,
@@ -190,6 +216,7 @@ def _finding(violation: Violation, images: int) -> CrashFinding:
         recovery_calls=violation.recovery_calls,
         cause=_cause(violation),
         images_until_found=images,
+        evidence=violation.evidence,
     )
 
 

@@ -3,7 +3,7 @@
 Reads one JSON line on standard input that says what to do, writes JSON lines on what was standard
 output: findings, and a beat with its counts, from a thread of its own, so that the campaign can
 tell a slow store from one that hangs. Whatever the store prints goes to standard error. Decides
-nothing; see `crash_shard`.
+nothing; see `crash_shard`, `device_shard`, `crash_shrink` and `crash_loss`.
 """
 
 from __future__ import annotations
@@ -15,8 +15,13 @@ from typing import Literal
 
 import msgspec
 
+from torntail.drive.target import Target
+from torntail.explore.crash_loss import CallCounter, FatalCall, counted, fatal_finding
 from torntail.explore.crash_shard import CrashFinding, Share, ShareReport, crash_share
+from torntail.explore.crash_shrink import smallest_history
 from torntail.explore.device_shard import device_share
+from torntail.explore.room import told
+from torntail.explore.surroundings import Outside, Surroundings
 from torntail.judge.capabilities import Capabilities
 from torntail.record.install import install
 from torntail.record.scratch import Scratch
@@ -28,13 +33,21 @@ _BEAT_SECONDS = 0.25
 
 
 class WorkOrder(msgspec.Struct, frozen=True, kw_only=True):
-    """What a worker gets on its standard input."""
+    """What a worker gets on its standard input.
+
+    It runs `share`, or makes the histories of the findings in `shrink` small. With `count` the
+    calls on stores are counted in that file; with `fatal` that call is answered in the place of the
+    store. Its scratch space is below `scratch`.
+    """
 
     target: str
     capabilities: Capabilities
     durability: Literal["none", "process", "power"] | None
     share: Share
-    slot_parent: str | None = None
+    scratch: str
+    shrink: tuple[CrashFinding, ...] = ()
+    count: str | None = None
+    fatal: FatalCall | None = None
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,23 +68,50 @@ def main() -> None:
     install()
     from torntail.drive.target import target_of
 
+    surroundings: Surroundings | None = None
     try:
         target = target_of(
             order.target, capabilities=order.capabilities, durability=order.durability
         )
-        with Scratch() as scratch, Slot(scratch) as slot:
-            run_share = device_share if order.share.devices else crash_share
-            report = run_share(
-                target,
-                order.share,
-                slot=slot,
-                found=lambda finding: state.send(Message(finding=finding)),
-                tick=state.update,
-            )
+        with (
+            Scratch(order.scratch) as scratch,
+            Slot(scratch) as slot,
+            Surroundings() as surroundings,
+        ):
+            report = _run(target, order, slot, state, surroundings)
         state.send(Message(report=report))
     except Exception as error:
-        state.send(Message(error=f"{type(error).__name__}: {error}"))
+        habits = "".join(f"; {habit}" for habit in surroundings.habits) if surroundings else ""
+        state.send(Message(error=told(error) + habits))
         raise
+
+
+def _run(
+    target: Target, order: WorkOrder, slot: Slot, state: _Channel, surroundings: Surroundings
+) -> ShareReport:
+    def found(finding: CrashFinding) -> None:
+        state.send(Message(finding=finding))
+
+    def tick(report: ShareReport) -> None:
+        surroundings.look()
+        state.update(report)
+
+    seed = order.share.seed
+    if order.shrink:
+        for finding in order.shrink:
+            found(smallest_history(target, finding, seed=seed, slot=slot, tick=tick))
+        return ShareReport(done=True)
+    if order.fatal is not None:
+        fatal = fatal_finding(target, order.share, order.fatal, slot=slot, tick=tick)
+        if fatal is not None:
+            found(fatal)
+        return ShareReport(done=True)
+    if order.count is not None:
+        target = counted(target, CallCounter(order.count))
+    run_share = device_share if order.share.devices else crash_share
+    with Outside(slot.path) as outside:
+        report = run_share(target, order.share, slot=slot, found=found, tick=tick)
+    return msgspec.structs.replace(report, outside=outside.first, habits=tuple(surroundings.habits))
 
 
 class _Channel:
@@ -93,8 +133,10 @@ class _Channel:
                 view = view[self._write(self._descriptor, view) :]
 
     def update(self, report: ShareReport) -> None:
-        """Keeps the newest state for the next beat."""
-        self._report = report
+        """Keeps the newest state for the next beat; a new plan is told at once."""
+        before, self._report = self._report, report
+        if before is None or before.plan != report.plan:
+            self.send(Message(report=report))
 
     def _beat(self) -> None:
         timer = threading.Event()

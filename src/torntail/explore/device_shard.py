@@ -15,6 +15,7 @@ from torntail.drive.target import Target
 from torntail.explore.crash_shard import CrashFinding, Share, ShareReport, finding_of
 from torntail.explore.device_run import DeviceRun, DeviceViolation
 from torntail.explore.plans import crash_plans
+from torntail.explore.room import lacks_room, no_room_in
 from torntail.record.inprocess import RecordingFailed
 from torntail.record.slots import Slot
 
@@ -34,6 +35,8 @@ def device_share(
     plan_name = ""
 
     def on_violation(violation: DeviceViolation) -> None:
+        if lacks_room(slot.path, violation.breach.sentence):
+            raise no_room_in(slot.path)
         finding = _finding(violation, sum(sum(kind.values()) for kind in run.counts.values()))
         if finding.cause not in causes:
             causes.add(finding.cause)

@@ -1,18 +1,21 @@
 """A history in words, and as files: what a person reads, and what a program can judge again.
 
-Decides how an operation is told in one line. Values are shortened; the whole of them stands in
-`history.json`.
+Decides how an operation is told in one line, and where the witnesses of a run are kept. Values are
+shortened; the whole of them stands in `history.json`.
 """
 
 from __future__ import annotations
 
 import json
+import tempfile
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from torntail.judge.capabilities import Capabilities
 from torntail.judge.history import (
     Append,
     ChangeCallersCopy,
@@ -36,9 +39,32 @@ from torntail.judge.history import (
     TogetherOutcome,
 )
 
-__all__ = ["describe_steps", "keep_history"]
+__all__ = ["Runs", "describe_steps", "keep_history"]
 
 _MAXIMUM_HISTORY_CHARACTERS = 4 << 20
+
+
+class Runs:
+    """Where one campaign keeps witnesses: a directory of its own below `directory`, made when it is
+    needed, with a `.gitignore` beside them all.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._run: Path | None = None
+        self._kept = 0
+
+    def next_directory(self, clause: str) -> Path:
+        """Where the next finding's witness is kept; it is not made yet."""
+        if self._run is None:
+            stamp = time.strftime("%Y%m%d-%H%M%S")
+            self._directory.mkdir(parents=True, exist_ok=True)
+            ignore = self._directory.parent / ".gitignore"
+            if not ignore.exists():
+                ignore.write_text("*\n", encoding="utf-8")
+            self._run = Path(tempfile.mkdtemp(prefix=f"{stamp}-", dir=self._directory))
+        self._kept += 1
+        return self._run / f"{self._kept:02d}-{clause}"
 
 
 def describe_steps(operations: Sequence[Operation], history: History | None) -> tuple[str, ...]:
@@ -52,8 +78,10 @@ def describe_steps(operations: Sequence[Operation], history: History | None) -> 
     return tuple(lines)
 
 
-def keep_history(directory: Path, history: History, sentence: str) -> None:
-    """Writes `history.json` and `steps.txt` into a directory."""
+def keep_history(
+    directory: Path, history: History, sentence: str, capabilities: Capabilities | None = None
+) -> None:
+    """Writes `history.json` and `steps.txt` into a directory, and the store's claims if given."""
     directory.mkdir(parents=True, exist_ok=True)
     steps = describe_steps([observation.operation for observation in history], history)
     text = "".join(f"{number}. {step}\n" for number, step in enumerate(steps, 1))
@@ -63,6 +91,10 @@ def keep_history(directory: Path, history: History, sentence: str) -> None:
     record = json.dumps(msgspec.to_builtins(history), indent=1, default=repr)
     if len(record) <= _MAXIMUM_HISTORY_CHARACTERS:
         (directory / "history.json").write_text(record + "\n", encoding="utf-8")
+    if capabilities is not None:
+        claims = msgspec.to_builtins(capabilities, order="deterministic")
+        text = json.dumps(claims, indent=1)
+        (directory / "claims.json").write_text(text + "\n", encoding="utf-8")
 
 
 def _short(text: str, length: int = 60) -> str:

@@ -16,12 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.table import Table
 from rich.text import Text
 
-from torntail.explore.campaign import (
-    CampaignEnded,
-    CampaignStarted,
-    CaseEnded,
-    CrashesWent,
-)
+from torntail.explore.progress import CampaignEnded, CampaignStarted, CaseEnded, CrashesWent
 from torntail.judge.clauses import CLAUSES
 from torntail.judge.devices import DEVICE_OUTCOMES
 from torntail.judge.verdict import Certificate, ClauseResult, Finding
@@ -97,6 +92,11 @@ class LiveProgress:
                         f"distinct images · {event.plans} plans, {event.moments} crash positions, "
                         f"{event.images} images, {event.findings} findings, {rate:.0f} images/s"
                     )
+                    if event.shortened < event.histories:
+                        told = (
+                            f"{event.findings} findings; making their histories small: "
+                            f"{event.shortened} of {event.histories}"
+                        )
                     self._bar.update(self._crashes, completed=event.distinct_images, told=told)
             case CampaignEnded():
                 self.seconds = event.seconds

@@ -1,0 +1,202 @@
+"""The crash part of a campaign: what is asked for, and what comes of it in the certificate.
+
+Decides how many disks a level is worth, what the loss of a worker proves, and which notes are made
+of the models. Does not decide how a store is crashed (`crash_campaign`) or what a violation is
+(`judge.recovery`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, Literal
+
+import msgspec
+
+from torntail.crash.crashes import Crash
+from torntail.crash.disk import Model
+from torntail.drive.target import Target
+from torntail.explore.crash_campaign import CrashResult, WorkerLoss, crash_campaign
+from torntail.explore.crash_findings import crash_finding, keep_crash
+from torntail.explore.crash_shard import CrashFinding
+from torntail.explore.device_run import DEVICE_PLANS
+from torntail.explore.progress import CrashesWent
+from torntail.explore.witness import Runs
+from torntail.judge.clauses import CLAUSES
+from torntail.judge.verdict import Finding, Request, Tally
+
+__all__ = ["CrashOrder", "CrashOutcome", "crash_part"]
+
+_MODELS: Final[Mapping[str, tuple[Model, ...]]] = {
+    "process": ("kill",),
+    "power": ("kill", "ordered", "posix"),
+}
+_IMAGES: Final = {"process": 6_000, "power": 10_000}
+_IMAGES_ASKED_FOR: Final = {"process": 30_000, "power": 105_000}
+
+
+class CrashOrder(msgspec.Struct, frozen=True, kw_only=True):
+    """What was asked for about crashes."""
+
+    seed: int
+    durability: Literal["none", "process", "power"] | None = None
+    images: int | None = None
+    plan: str | None = None
+    workers: int | None = None
+    device_faults: bool = False
+    call_timeout: float = 30.0
+
+
+class CrashOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What is new on the certificate."""
+
+    findings: tuple[Finding, ...] = ()
+    counts: Mapping[str, int | float] = {}
+    device_faults: dict[str, dict[str, int]] = {}
+    notes: tuple[str, ...] = ()
+
+
+def crash_part(
+    target: Target,
+    request: Request,
+    order: CrashOrder,
+    *,
+    tally: Tally,
+    command: Sequence[str],
+    runs: Runs | None,
+    progress: Callable[[CrashesWent], None],
+) -> CrashOutcome:
+    """Crashes the store as far as the level asks; the tally takes what was proven.
+
+    Nothing is done, and nothing comes of it, where neither crashes nor device faults are asked for.
+    """
+    crashes = any(
+        clause.group == "CR" and request.requests(clause) and request.wants(name)
+        for name, clause in CLAUSES.items()
+    )
+    # Without durability there is nothing for a device to strike.
+    strikes = order.device_faults and target.capabilities.durability != "none"
+    if not crashes and not strikes:
+        return CrashOutcome()
+    asked = _IMAGES_ASKED_FOR if request.explicit_level else _IMAGES
+    images = order.images or asked.get(request.level, 0)
+
+    def went(result: CrashResult) -> None:
+        total = result.total()
+        progress(
+            CrashesWent(
+                plans=total.plans,
+                moments=total.moments,
+                images=total.images,
+                distinct_images=total.distinct,
+                wanted_images=images,
+                findings=len(result.findings),
+                seconds=result.seconds,
+                histories=result.histories,
+                shortened=result.shortened,
+            )
+        )
+
+    result = crash_campaign(
+        target,
+        _MODELS[request.level] if crashes else (),
+        seed=order.seed,
+        images=images,
+        durability=order.durability,
+        plan=order.plan,
+        # Asked for by their ids, clauses that are violated need no further search.
+        sought=[name for name in request.only if name in CLAUSES],
+        wanted=request.wants,
+        workers=order.workers,
+        progress=went,
+        hang_seconds=order.call_timeout,
+        device_plans=DEVICE_PLANS if strikes else 0,
+    )
+    total = result.total()
+    counts: dict[str, int | float] = {
+        "plans": total.plans,
+        "moments": total.moments,
+        "images": total.images,
+        "distinct_images": total.distinct,
+        "recoveries": total.recoveries,
+        "crash_seconds": round(result.seconds, 1),
+    }
+    for error in result.errors:
+        tally.harness_error(f"crashing: {error}")
+    if result.outside is not None:
+        tally.harness_error(
+            f"crashing: the store wrote {result.outside}, outside its directory: what it keeps "
+            "there does not crash with the rest"
+        )
+    if result.unseen is not None:
+        tally.not_crashed(
+            f"file operations of this store are not seen from inside Python: {result.unseen}"
+        )
+        return CrashOutcome(counts=counts)
+    found = [*result.findings, *map(_loss_finding, result.losses)]
+    wanted = [one for one in found if request.wants(one.clause)]
+    for loss in result.losses:
+        if not request.wants(_loss_finding(loss).clause):
+            # What was asked for was looked at in part only: it may not pass.
+            tally.harness_error(f"crashing: the search ended in plan {loss.plan}: {loss.reason}")
+    findings: dict[str, Finding] = {}
+    for one in wanted:
+        if one.cause not in findings:
+            findings[one.cause] = _reported(one, command, runs)
+    if crashes or wanted:
+        failed = [(finding.clause, finding.sentence) for finding in findings.values()]
+        tally.add_crashes(total.executed, failed, total.situations)
+    return CrashOutcome(
+        findings=tuple(findings.values()),
+        counts=counts,
+        device_faults=total.device_faults,
+        notes=_notes(request, result),
+    )
+
+
+def _reported(found: CrashFinding, command: Sequence[str], runs: Runs | None) -> Finding:
+    witness = None
+    if runs is not None:
+        kept = runs.next_directory(found.clause)
+        keep_crash(kept, found)
+        witness = kept.as_posix()
+    return crash_finding(found, command, witness)
+
+
+def _notes(request: Request, result: CrashResult) -> tuple[str, ...]:
+    """What the store did to its processes, and, apart, whether power loss is survived on a
+    journaling file system only (VD-7).
+    """
+    habits = tuple(f"while it was crashed, {habit}" for habit in result.habits)
+    models = {found.chain[0].model for found in result.findings if found.chain}
+    if request.level != "power" or not models:
+        return habits
+    if models == {"posix"}:
+        return (
+            *habits,
+            "power loss: holds on a journaling file system (model ordered), not on what POSIX "
+            "alone promises (model posix)",
+        )
+    if "kill" not in models:
+        return (*habits, "kills: no violation; the violations need a power loss")
+    return habits
+
+
+def _loss_finding(loss: WorkerLoss) -> CrashFinding:
+    """A store that ended or hung the process that loaded it, where the disk is not known."""
+    clause = "DM-1" if loss.devices else "CR-3"
+    return CrashFinding(
+        clause=clause,
+        session="",
+        sentence=loss.reason,
+        lost=(),
+        plan=loss.plan,
+        calls=(),
+        chain=() if loss.devices else (Crash("kill", 0),),
+        recovery_calls=(),
+        files={},
+        directories=(),
+        submitted=0,
+        acknowledged=0,
+        cause=f"{clause} {loss.reason}",
+        images_until_found=0,
+    )

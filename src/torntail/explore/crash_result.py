@@ -1,0 +1,83 @@
+"""What the crash part of a campaign came to.
+
+Adds up the shares of many workers. Decides nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import msgspec
+
+from torntail.explore.crash_shard import CrashFinding, ShareReport
+
+__all__ = ["CrashResult", "WorkerLoss"]
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerLoss:
+    """A worker that hung or died: in which plan, how, and whether under a device fault."""
+
+    plan: str
+    reason: str
+    devices: bool = False
+
+
+@dataclass(slots=True)
+class CrashResult:
+    """What the crash part of a campaign came to."""
+
+    reports: dict[int, ShareReport] = field(default_factory=dict)
+    findings: list[CrashFinding] = field(default_factory=list)
+    losses: list[WorkerLoss] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+    # How many histories are to be made small, after the search, and how many are done.
+    histories: int = 0
+    shortened: int = 0
+
+    @property
+    def unseen(self) -> str | None:
+        """Why this store cannot be recorded in this process, if so."""
+        return next((report.unseen for report in self.reports.values() if report.unseen), None)
+
+    @property
+    def outside(self) -> str | None:
+        """A file that the store wrote outside its directory, if it did."""
+        return next((one.outside for one in self.reports.values() if one.outside), None)
+
+    @property
+    def habits(self) -> tuple[str, ...]:
+        """What the store did to its processes, each once."""
+        told = [habit for report in self.reports.values() for habit in report.habits]
+        return tuple(dict.fromkeys(told))
+
+    def keep_shortened(self, finding: CrashFinding) -> None:
+        """Takes a finding whose history was made small in the place of the one with its cause."""
+        self.shortened += 1
+        for index, known in enumerate(self.findings):
+            if known.cause == finding.cause:
+                self.findings[index] = finding
+                return
+
+    def total(self) -> ShareReport:
+        """The sum of all shares."""
+        sums = ShareReport(done=all(report.done for report in self.reports.values()))
+        for report in self.reports.values():
+            sums = msgspec.structs.replace(
+                sums,
+                plans=sums.plans + report.plans,
+                moments=sums.moments + report.moments,
+                images=sums.images + report.images,
+                distinct=sums.distinct + report.distinct,
+                recoveries=sums.recoveries + report.recoveries,
+                executed=_added(sums.executed, report.executed),
+                situations=_added(sums.situations, report.situations),
+                plan=report.plan or sums.plan,
+                device_faults=report.device_faults or sums.device_faults,
+            )
+        return sums
+
+
+def _added(one: dict[str, int], other: dict[str, int]) -> dict[str, int]:
+    return {key: one.get(key, 0) + other.get(key, 0) for key in {**one, **other}}
