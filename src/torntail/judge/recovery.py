@@ -185,7 +185,14 @@ class RecoveryJudge:
         """What a provider would refuse in a log whose plan kept the grammar (CR-9)."""
         lawful = self._lawful.get(id(submitted))
         if lawful is None:
-            lawful = turn_grammar_problem(submitted) is None and _answers_its_calls(submitted)
+            # What no provider takes without any crash, such as one id twice in a message, is the
+            # plan's doing and no store's.
+            whole = submitted + self.closers(submitted, len(submitted))
+            lawful = (
+                turn_grammar_problem(submitted) is None
+                and _answers_its_calls(submitted)
+                and _history_problem(whole) is None
+            )
             self._lawful[id(submitted)] = lawful
             self._kept.append(submitted)
         if not lawful:
