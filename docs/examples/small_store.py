@@ -9,9 +9,14 @@ from torntail import Capabilities
 from torntail.session import NotJson, encode_event, parse_event
 
 
+class SyncFailed(OSError):
+    """An fsync failed: what it was for may be gone, and syncing it again proves nothing."""
+
+
 class SmallStore:
     def __init__(self, root):
         self.root, self.next_seq, self.closed = root, {}, False
+        self.left, self.dead = {}, set()  # Which file, how long; whose writing has ended here.
         self.mutex = threading.RLock()
 
     def create(self, header):
@@ -19,6 +24,7 @@ class SmallStore:
             if self.path(header.id).exists() or header.id in self.next_seq:
                 raise FileExistsError(f"session {header.id!r} exists already")
             self.next_seq[header.id] = 0  # Nothing is written before the first event.
+            self.left[header.id] = None
 
     def append(self, session, events):
         with self.mutex:
@@ -32,8 +38,15 @@ class SmallStore:
             for expected, event in enumerate(batch, start):
                 if event.seq != expected:
                     raise ValueError(f"expected seq {expected}, got {event.seq}")
-            self.write(path, os.O_APPEND | os.O_CREAT, content)
+            if session in self.dead or identity(path) != self.left[session]:
+                raise OSError(f"{path} failed, or is not as it was left: open the store again")
+            try:
+                self.write(path, os.O_APPEND | os.O_CREAT, content)
+            except OSError as error:
+                self.undo(path, session, error)
+                raise
             self.next_seq[session] = start + len(batch)
+            self.left[session] = identity(path)
 
     def load(self, session):
         with self.mutex:
@@ -46,7 +59,7 @@ class SmallStore:
                 good += len(line)
             if session not in self.next_seq:
                 self.write(path, os.O_APPEND, b"", length=good)
-                self.next_seq[session] = len(events)
+                self.next_seq[session], self.left[session] = len(events), identity(path)
             return events
 
     def write(self, path, flags, content, length=None):
@@ -55,12 +68,24 @@ class SmallStore:
         try:
             if length is not None:
                 os.ftruncate(descriptor, length)
-            os.write(descriptor, content)
-            os.fsync(descriptor)
-            os.fsync(folder)  # Without it a new file may have no name after a power cut.
+            while content:  # A write may come short.
+                content = content[os.write(descriptor, content) :]
+            sync(descriptor)
+            sync(folder)  # Without it a new file may have no name after a power cut.
         finally:
             os.close(descriptor)
             os.close(folder)
+
+    def undo(self, path, session, error):
+        """Takes back what a failed append has left; until that is done, and for good after a failed
+        fsync, this object writes no more."""
+        self.dead.add(session)
+        if self.left[session] is None:
+            path.unlink(missing_ok=True)
+        else:
+            self.write(path, os.O_APPEND, b"", length=self.left[session][-1])
+        if not isinstance(error, SyncFailed):
+            self.dead.discard(session)
 
     def path(self, session):
         if self.closed:
@@ -72,6 +97,21 @@ class SmallStore:
 
     def close(self):
         self.closed = True
+
+
+def identity(path):
+    try:
+        status = os.stat(path)
+    except FileNotFoundError:
+        return None
+    return status.st_dev, status.st_ino, status.st_size
+
+
+def sync(descriptor):
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        raise SyncFailed(*error.args) from error
 
 
 def line_of(event):
