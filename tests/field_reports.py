@@ -16,13 +16,14 @@ _FILE = Path(__file__).parent / "session" / "data" / "field-reports.jsonl"
 
 @dataclass(frozen=True)
 class Case:
-    """One file. `expect` is in the words of the file of cases."""
+    """One file. `expect` is in the words of the file of cases, `note` tells what was reported."""
 
     name: str
     shape: str
     session_id: str
     content: bytes
     expect: dict[str, Any]
+    note: str
 
     def place(self, root: Path) -> Path:
         """Puts the file where a store with this root looks for it."""
@@ -39,7 +40,14 @@ def _case(record: dict[str, Any]) -> Case:
         content = base64.b64decode(record["file_base64"])
     else:
         content = zlib.decompress(base64.b64decode(record["file_zlib_base64"]))
-    return Case(record["name"], record["shape"], record["session_id"], content, record["expect"])
+    return Case(
+        record["name"],
+        record["shape"],
+        record["session_id"],
+        content,
+        record["expect"],
+        record["note"],
+    )
 
 
 CASES = [_case(json.loads(line)) for line in _FILE.read_bytes().split(b"\n") if line]
