@@ -1,18 +1,29 @@
-"""A small store that survives power cuts, made to be broken in one place at a time.
+"""A small store that survives power cuts and I/O errors, made to be broken in one place at a time.
 
-`PlainStore` with the order of writes and fsyncs that a crash cannot break. Every step that makes it
-safe has one method that a member of the zoo can override.
+`PlainStore` with the order of writes and fsyncs that a crash cannot break, and with an answer for
+each of them that fails. Every step that makes it safe has one method that a member of the zoo can
+override.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from tests.zoo.plain import PlainStore, factory
 from torntail.session import LogScan, SessionEvent, encode_event
-from torntail.stores.contract import SessionNotFound
+from torntail.stores.contract import LoadResult, SessionNotFound, StorageFailed, WriterConflict
+
+
+class SyncFailed(Exception):
+    """An fsync failed: what it was for must not be synced again."""
+
+    def __init__(self, cause: OSError) -> None:
+        super().__init__(str(cause))
+        self.cause = cause
 
 
 class CarefulStore(PlainStore):
@@ -21,6 +32,9 @@ class CarefulStore(PlainStore):
     def __init__(self, root: Path) -> None:
         super().__init__(root)
         self.settled: set[Path] = set()
+        self.dead: set[str] = set()
+        self.unrepaired: set[str] = set()
+        self.cursors: dict[str, tuple[int, int, int]] = {}
 
     # --- appending ------------------------------------------------------------------------------
 
@@ -31,23 +45,35 @@ class CarefulStore(PlainStore):
             lines = self.encode_batch(session_id, batch)
             if not batch:
                 return
+            self.check_alive(session_id)
             first_flush = session_id in self.announced
-            if not first_flush and session_id not in self.next_seq:
+            if not first_flush and (
+                session_id not in self.next_seq or session_id in self.unrepaired
+            ):
                 self.load(session_id)
+                self.check_repaired(session_id)
             next_seq = 0 if first_flush else self.next_seq[session_id]
             self.check_sequence(session_id, batch, next_seq)
             if first_flush:
                 header = self.announced[session_id]
                 path = self.new_path(header)
-                path.parent.mkdir(parents=True, exist_ok=True)
-                self.first_flush(path, self.encode_header(header), lines)
+                try:
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                    self.first_flush(path, self.encode_header(header), lines)
+                except (OSError, SyncFailed) as error:
+                    self.undo_first_flush(session_id, path, error)
                 self.settled.add(path)
                 del self.announced[session_id]
             else:
                 path = self.find(session_id)[0]
-                self.settle(path)
-                self.append_batch(path, batch, lines)
+                self.check_file(session_id, path)
+                try:
+                    self.settle(path)
+                    self.append_batch(path, batch, lines)
+                except (OSError, SyncFailed) as error:
+                    self.undo_append(session_id, path, error)
             self.next_seq[session_id] = next_seq + len(batch)
+            self.note_file(session_id, path)
 
     def first_flush(self, path: Path, header: bytes, lines: Sequence[bytes]) -> None:
         """The log whole under another name, durable, before it gets its own."""
@@ -71,21 +97,72 @@ class CarefulStore(PlainStore):
         """Appends bytes and makes them durable."""
         descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         try:
-            os.write(descriptor, content)
+            self.write_whole(descriptor, content)
             self.sync(descriptor)
         finally:
             os.close(descriptor)
 
+    def write_whole(self, descriptor: int, content: bytes) -> None:
+        """All of it, however short the writes come."""
+        while content:
+            content = content[os.write(descriptor, content) :]
+
+    # --- when the disk says no ------------------------------------------------------------------
+
+    def check_alive(self, session_id: str) -> None:
+        """An object whose fsync or cut has failed appends no more."""
+        if session_id in self.dead:
+            raise StorageFailed(session_id, self.root, "append", "an earlier one failed")
+
+    def check_repaired(self, session_id: str) -> None:
+        """Nothing is appended behind what is not mended."""
+        if session_id in self.unrepaired:
+            raise StorageFailed(session_id, self.root, "repair", "it could not be written")
+
+    def check_file(self, session_id: str, path: Path) -> None:
+        """The same file, as long as this object has left it."""
+        if self.cursors.get(session_id) != self.cursor(path):
+            raise WriterConflict(session_id, path, "the log was replaced or changed")
+
+    def note_file(self, session_id: str, path: Path) -> None:
+        self.cursors[session_id] = self.cursor(path)
+
+    def cursor(self, path: Path) -> tuple[int, int, int]:
+        status = path.stat()
+        return status.st_dev, status.st_ino, status.st_size
+
+    def undo_first_flush(self, session_id: str, path: Path, error: OSError | SyncFailed) -> None:
+        for left in (path, path.with_name(path.name + ".tmp")):
+            with contextlib.suppress(OSError):
+                left.unlink(missing_ok=True)
+        self.fail(session_id, path, error)
+
+    def undo_append(self, session_id: str, path: Path, error: OSError | SyncFailed) -> None:
+        """Back to the acknowledged length, durably; what cannot be undone ends this writer."""
+        try:
+            self.cut(path, self.cursors[session_id][2])
+        except (OSError, SyncFailed):
+            self.dead.add(session_id)
+        self.fail(session_id, path, error)
+
+    def fail(self, session_id: str, path: Path, error: OSError | SyncFailed) -> None:
+        if isinstance(error, SyncFailed):
+            self.dead.add(session_id)
+        raise StorageFailed(session_id, path, "append", error) from error
+
     # --- durability -----------------------------------------------------------------------------
 
     def sync(self, descriptor: int) -> None:
-        os.fsync(descriptor)
+        try:
+            os.fsync(descriptor)
+        except OSError as error:
+            raise SyncFailed(error) from error
 
     def sync_directories(self, path: Path) -> None:
         for directory in (path.parent, self.root, self.root.parent):
             descriptor = os.open(directory, os.O_RDONLY)
             try:
-                os.fsync(descriptor)
+                self.sync(descriptor)
             finally:
                 os.close(descriptor)
 
@@ -102,6 +179,38 @@ class CarefulStore(PlainStore):
         self.settled.add(path)
 
     # --- repairing ------------------------------------------------------------------------------
+
+    def load(self, session_id: str) -> LoadResult:
+        """As `PlainStore`; what cannot be written is shown all the same, marked not durable."""
+        with self.mutex:
+            self.check_open()
+            path, scan, header, events = self.read(session_id)
+            closers = self.closers(events)
+            copy = reason = None
+            if session_id in self.dead:
+                reason = "an earlier write failed"
+            else:
+                try:
+                    copy = self.repair(path, scan)
+                    self.write_closers(path, closers)
+                    self.note_file(session_id, path)
+                    self.unrepaired.discard(session_id)
+                except (OSError, SyncFailed) as error:
+                    reason = str(error)
+                    self.not_repaired(session_id, error)
+            self.next_seq[session_id] = len(events) + len(closers)
+            result = self.result(scan, header, [*events, *closers], closers, copy)
+            if reason is not None:
+                repair = replace(result.repair, durable=False, reason=reason)
+                result = replace(result, repair=repair)
+            self.after_load(session_id)
+            return result
+
+    def not_repaired(self, session_id: str, error: OSError | SyncFailed) -> None:
+        """The next append tries again, unless an fsync has failed."""
+        self.unrepaired.add(session_id)
+        if isinstance(error, SyncFailed):
+            self.dead.add(session_id)
 
     def repair(self, path: Path, scan: LogScan) -> str | None:
         copy = None

@@ -10,20 +10,23 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tests.zoo import crashing, devices
+from tests.zoo import crashing, devices, io_errors
 from torntail.drive.target import target_of
 from torntail.explore.crash_shard import CrashFinding, Share, crash_share
 from torntail.explore.device_shard import device_share
+from torntail.explore.io_shard import IoFinding, io_share
 from torntail.record.scratch import Scratch
 from torntail.record.slots import Slot
 
 PAGE = Path(__file__).parents[2] / "docs" / "zoo.md"
 
 IMAGES = 4_000
+IO_RUNS = 320
 
 ZOO: dict[str, str] = {
     **crashing.ZOO,
     **{target: clause for target, clause in devices.ZOO.items() if clause is not None},
+    **io_errors.ZOO,
 }
 
 HEAD = """\
@@ -32,8 +35,9 @@ HEAD = """\
 No check without a store that breaks it (VD-5): each of these is a careful store with one step left
 out, or done in the wrong order, and is caught by the clause beside it. *Images* counts the distinct
 disks that were loaded in one process with seed 0 until the first violation of that clause;
-*model* is that of the crash that showed it, or of the crashes one after the other. The last rows
-are about [device faults](crashes.md#device-faults). Made by `python -m tests.zoo.table`.
+*model* is that of the crash that showed it, or of the crashes one after the other. Then come
+[device faults](crashes.md#device-faults), and [I/O errors](io-errors.md), where *images* counts the
+runs in which the disk said no. Made by `python -m tests.zoo.table`.
 
 | store | what is wrong | clause | images | plan | model |
 | --- | --- | --- | ---: | --- | --- |
@@ -68,6 +72,17 @@ def first_finding(target: str, clause: str) -> CrashFinding | None:
     return next((one for one in found if one.clause == clause), None)
 
 
+def first_struck(target: str, clause: str) -> IoFinding | None:
+    """The first violation of a clause under an I/O error, in this process."""
+    found: list[IoFinding] = []
+    share = Share(
+        models=(), seed=0, images=0, sought=frozenset({clause}), io_runs=IO_RUNS, power=True
+    )
+    with Scratch() as scratch, Slot(scratch) as slot:
+        io_share(target_of(target), share, slot=slot, found=found.append, tick=lambda report: None)
+    return next((one for one in found if one.clause == clause), None)
+
+
 def store_class(target: str) -> Any:
     """The class behind a target, whose name the decorator gave to its factory."""
     factory: Any = target_of(target).factory
@@ -76,6 +91,15 @@ def store_class(target: str) -> Any:
 
 def row(target: str, clause: str) -> str:
     told = " ".join(store_class(target).__doc__.split()).removesuffix(".")
+    if target in io_errors.ZOO:
+        struck = first_struck(target, clause)
+        assert struck is not None, target
+        model = "file taken" if struck.fault is None else "I/O error"
+        model += "" if struck.crash is None else f" then {struck.crash.model}"
+        return (
+            f"| `{name_of(target)}` | {told} | {clause} | {struck.runs_until_found} | "
+            f"{struck.plan} | {model} |"
+        )
     finding = first_finding(target, clause)
     assert finding is not None, target
     model = " then ".join(crash.model for crash in finding.chain) or "device fault"

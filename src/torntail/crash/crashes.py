@@ -26,7 +26,15 @@ from torntail.crash.choices import (
 )
 from torntail.crash.disk import Disk, DiskImage, FileVersions, Model, Name, Tree
 from torntail.crash.moments import Crash, Moment, is_mark, moments, surviving
-from torntail.crash.oplog import Inode, SyncAll, SyncDirectory, SyncFile, Truncate, Write
+from torntail.crash.oplog import (
+    Inode,
+    SyncAll,
+    SyncDirectory,
+    SyncFailed,
+    SyncFile,
+    Truncate,
+    Write,
+)
 
 __all__ = [
     "GARBAGE",
@@ -168,7 +176,7 @@ class Images:
         shapes = self._shapes_of(disk)
         changed: Inode | None = None
         if since is not None:
-            if isinstance(operation, SyncFile | SyncDirectory | SyncAll):
+            if isinstance(operation, SyncFile | SyncDirectory | SyncFailed | SyncAll):
                 return  # It takes possibilities away and adds none.
             if isinstance(operation, Truncate | Write):
                 if not (isinstance(operation, Write) and operation.synced):

@@ -34,14 +34,17 @@ from torntail.crash.oplog import (
     Rename,
     SyncAll,
     SyncDirectory,
+    SyncFailed,
     SyncFile,
     Truncate,
     Unlink,
     Write,
 )
+from torntail.crash.versions import PAGE_BYTES, PENDING_VERSIONS, SECTOR_BYTES, FileVersions
 
 __all__ = [
     "PAGE_BYTES",
+    "PENDING_VERSIONS",
     "SECTOR_BYTES",
     "Disk",
     "DiskImage",
@@ -51,10 +54,6 @@ __all__ = [
     "Tree",
 ]
 
-PAGE_BYTES: Final = 4096
-SECTOR_BYTES: Final = 512
-PENDING_VERSIONS: Final = 48
-"""How many unsynced versions of a file are told apart."""
 
 Model = Literal["kill", "ordered", "posix"]
 
@@ -99,87 +98,6 @@ class Tree(NamedTuple):
     links: tuple[tuple[str, ...], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class FileVersions:
-    """The contents a file has had since it was last synced.
-
-    `versions[0]` is durable, each further one is what an operation made of it, the last one is what
-    programs see. `writes` holds for each version after the first the (offset, length) of the write
-    that made it, or None for a truncate. Of more than PENDING_VERSIONS the older ones between are
-    forgotten, which bounds memory for a store that never syncs; they were among the choices of
-    earlier moments.
-    """
-
-    versions: tuple[bytes, ...] = (b"",)
-    writes: tuple[tuple[int, int] | None, ...] = ()
-
-    @property
-    def durable(self) -> bytes:
-        """What is on the medium for certain."""
-        return self.versions[0]
-
-    @property
-    def visible(self) -> bytes:
-        """What programs see."""
-        return self.versions[-1]
-
-    @property
-    def pending(self) -> bool:
-        """Whether anything is not synced."""
-        return len(self.versions) > 1
-
-    @property
-    def common_length(self) -> int:
-        """How many bytes at the beginning are the same in all versions for certain."""
-        common = len(self.versions[0])
-        for index, written in enumerate(self.writes, start=1):
-            if written is not None:
-                common = min(common, written[0])
-            elif index == 1:
-                return 0  # It may stand for operations that are forgotten.
-            else:
-                common = min(common, len(self.versions[index]))
-        return common
-
-    def written(self, offset: int, data: bytes, *, synced: bool) -> FileVersions:
-        """After a write; with `synced`, its pages and the length they need are durable at once."""
-        content = self.visible
-        padded = content.ljust(offset, b"\0")
-        after = padded[:offset] + data + padded[offset + len(data) :]
-        if not synced:
-            return self._followed_by(after, (offset, len(data)))
-        start = offset // PAGE_BYTES * PAGE_BYTES
-        end = -(-(offset + len(data)) // PAGE_BYTES) * PAGE_BYTES
-        settled = [
-            _overlaid(version, after, start, min(end, len(after))) for version in self.versions
-        ]
-        settled[-1] = after
-        return FileVersions(tuple(settled), self.writes) if self.pending else FileVersions((after,))
-
-    def truncated(self, length: int) -> FileVersions:
-        """After a change of length."""
-        after = self.visible[:length].ljust(length, b"\0")
-        return self._followed_by(after, None)
-
-    def _followed_by(self, after: bytes, write: tuple[int, int] | None) -> FileVersions:
-        versions, writes = (*self.versions, after), (*self.writes, write)
-        if len(writes) > PENDING_VERSIONS:
-            # What is now second was made by more than one operation: no single write to tear.
-            versions = (versions[0], *versions[2:])
-            writes = (None, *writes[2:])
-        return FileVersions(versions, writes)
-
-    def synced(self) -> FileVersions:
-        """After an fsync."""
-        return FileVersions((self.visible,)) if self.pending else self
-
-
-def _overlaid(version: bytes, source: bytes, start: int, end: int) -> bytes:
-    """`version` with the range [start, end) taken from `source`, grown with zeros if need be."""
-    padded = version.ljust(start, b"\0")
-    return padded[:start] + source[start:end] + padded[end:]
-
-
 _NO_FILES: Final[Mapping[Inode, FileVersions]] = MappingProxyType({})
 _NO_NAMES: Final[Mapping[Name, Inode]] = MappingProxyType({})
 
@@ -214,6 +132,9 @@ class Disk:
                 return self._with(inode, self.files[inode].synced())._settle_names_of(inode)
             case SyncDirectory(inode):
                 return self._settle_entries_of(inode)
+            case SyncFailed(inode, pages, content):
+                file = self.files[inode].sync_failed(pages, content)
+                return replace(self, files={**self.files, inode: file})
             case SyncAll():
                 return self.settled()
             case Invoked() | Acknowledged():

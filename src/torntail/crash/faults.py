@@ -37,6 +37,7 @@ _CRASHES: Final = "torntail.crash.crashes.crashes"
 _TEARS: Final = "torntail.crash.choices.tear_points"
 _DISK: Final = "torntail.crash.disk.Disk"
 _DEVICES: Final = "torntail.crash.devices."
+_IO: Final = "torntail.crash.io_faults.IoFault"
 _RUN: Final = "torntail.explore.crash_run.CrashRun"
 
 FAULTS: Final[tuple[FaultRow, ...]] = (
@@ -74,9 +75,15 @@ FAULTS: Final[tuple[FaultRow, ...]] = (
     FaultRow(17, "fallocate / punch / copy_file_range", "in-process", "partly",
              "torntail.crash.oplog.OpLog",
              "posix_fallocate as a longer file, copy_file_range and sendfile as writes; no holes"),
-    FaultRow(18, "write error EIO/ENOSPC at N, once or sticky", "in-process", "planned"),
-    FaultRow(19, "short write / EINTR", "in-process", "planned"),
-    FaultRow(20, "fsync fails, page clean, later fsync OK (4 variants)", "in-process", "planned"),
+    FaultRow(18, "write error EIO/ENOSPC at N, once or sticky", "in-process", "covered", _IO,
+             "every kind of file operation, also EROFS and EACCES, none or a part of a write done; "
+             "IO-1, IO-2, IO-4, IO-5"),
+    FaultRow(19, "short write / EINTR", "in-process", "partly", _IO,
+             "short writes (IO-4); EINTR in the traced child, CPython retries it"),
+    FaultRow(20, "fsync fails, page clean, later fsync OK (4 variants)", "in-process", "covered",
+             "torntail.crash.io_faults.SyncFailure",
+             "six: clean with the new bytes, clean with the old ones, still dirty; each reported "
+             "once or again (IO-3)"),
     FaultRow(21, "fsync lies (returns 0, nothing durable)", "in-process", "covered",
              _DEVICES + "LyingSync", "`--device-faults`, apart from the verdict"),
     FaultRow(22, "read EIO / short read", "traced child", "planned"),
@@ -88,9 +95,9 @@ FAULTS: Final[tuple[FaultRow, ...]] = (
     FaultRow(25, "stale chunk or file restored (rollback)", "in-process", "covered",
              _DEVICES + "RolledBackFile", "`--device-faults`"),
     FaultRow(26, "external truncation of the file", "in-process", "covered", _DEVICES + "CutFile",
-             "`--device-faults`, the store being closed; under a live writer (IO-6) planned"),
+             "`--device-faults`, the store being closed; under a live writer IO-6"),
     FaultRow(27, "crash or error DURING recovery (double crash)", "in-process", "covered", _RUN,
-             "crashes, two levels deep (CR-7); errors planned with 18"),
+             "crashes, two levels deep (CR-7); I/O errors in a load (IO-5)"),
     FaultRow(28, "crash → reopen → append → crash/reopen → read", "in-process", "covered", _RUN,
              "CR-5"),
     FaultRow(29, "two live writers + crash of one", "traced child", "planned"),

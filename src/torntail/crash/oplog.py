@@ -12,7 +12,7 @@ files, and anything outside the recorded directory.
 from __future__ import annotations
 
 import json
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
@@ -31,6 +31,7 @@ __all__ = [
     "Rename",
     "SyncAll",
     "SyncDirectory",
+    "SyncFailed",
     "SyncFile",
     "Truncate",
     "Unlink",
@@ -136,6 +137,19 @@ class SyncDirectory(_Operation, frozen=True, tag="fsync-directory", gc=False):
     inode: Inode
 
 
+class SyncFailed(_Operation, frozen=True, tag="fsync-failed", gc=False):
+    """`fsync` or `fdatasync` of a file that returned an error, and what it did to the dirty pages.
+
+    `dirty`: nothing, they are still to be written. `clean-new`: they are marked clean and keep what
+    was written, so that no later fsync writes them, until a write into the page makes it dirty
+    again. `clean-old`: the file is what it durably was, its length too; `content` then holds that.
+    """
+
+    inode: Inode
+    pages: Literal["clean-new", "clean-old", "dirty"]
+    content: bytes | None = None
+
+
 class SyncAll(_Operation, frozen=True, tag="sync", gc=False):
     """`sync` or `syncfs`."""
 
@@ -164,6 +178,7 @@ Operation = (
     | Unlink
     | SyncFile
     | SyncDirectory
+    | SyncFailed
     | SyncAll
     | Invoked
     | Acknowledged

@@ -83,6 +83,7 @@ def certify(
     plan: str | None = None,
     workers: int | None = None,
     device_faults: bool = False,
+    io_runs: int | None = None,
 ) -> Certificate:
     """Proves or refutes what a store claims, and says which.
 
@@ -105,6 +106,8 @@ def certify(
         workers: processes that crash plans; 0 crashes them in this process, where a store that
             ends the process ends all of it.
         device_faults: also try disks that a broken or lying device leaves; they are counted apart.
+        io_runs: how many runs are made in which the disk says no; by default a quick look, and
+            more where `level` is given.
 
     Raises:
         TargetError: the factory does not lead to a store.
@@ -134,6 +137,7 @@ def certify(
         plan=plan,
         workers=workers,
         device_faults=device_faults,
+        io_runs=io_runs,
         call_timeout=call_timeout,
     )
     kept = None if runs is None else Runs(runs)

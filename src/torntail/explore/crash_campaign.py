@@ -49,6 +49,8 @@ def crash_campaign(
     progress: Callable[[CrashResult], None] = lambda result: None,
     hang_seconds: float = HANG_SECONDS,
     device_plans: int = 0,
+    io_runs: int = 0,
+    power: bool = False,
 ) -> CrashResult:
     """Crashes a target on about `images` distinct images, shared among `workers` processes.
 
@@ -56,7 +58,8 @@ def crash_campaign(
     histories of the findings of `wanted` clauses are made small, once for each cause.
 
     With `device_plans`, so many plans are struck with device faults, apart from the crashes; with
-    no `models` nothing else is done.
+    `io_runs`, so many I/O errors are tried, apart as well, and power is cut after them if `power`
+    says so. With no `models` nothing else is done.
 
     With `workers` 0, or for a target that only this process knows, all is done here.
     """
@@ -66,6 +69,21 @@ def crash_campaign(
     if not _importable(target.name):
         count = 0
     shares = _shares(tuple(models), seed, images, max(1, count), plan, sought, device_plans)
+    if io_runs:
+        alone = not device_plans and not shares[0].models
+        shares = [] if alone else shares
+        shares.append(
+            Share(
+                models=(),
+                seed=seed,
+                images=0,
+                shard=count + 1,
+                plan=plan,
+                sought=frozenset(name for name in sought if name.startswith("IO-")),
+                io_runs=io_runs,
+                power=power,
+            )
+        )
     result = CrashResult()
     if count == 0:
         began = time.monotonic()
@@ -163,21 +181,32 @@ class _Workers:
     def search(self, shares: list[Share]) -> None:
         """Runs the shares at once, until all are done or what is sought is found."""
         result, began = self.result, time.monotonic()
+        wanted = frozenset[str]().union(*(share.sought for share in shares))
 
         def hear(number: int, message: Message) -> None:
             if message.finding is not None:
                 result.findings.append(message.finding)
+            if message.io_finding is not None:
+                result.io_findings[message.io_finding.cause] = message.io_finding
             if message.report is not None:
                 result.reports[shares[number].shard] = message.report
 
         def lost(number: int, report: ShareReport, reason: str) -> None:
-            result.losses.append(WorkerLoss(report.plan, reason, bool(shares[number].devices)))
+            result.losses.append(
+                WorkerLoss(
+                    report.plan,
+                    reason,
+                    bool(shares[number].devices),
+                    bool(shares[number].io_runs),
+                )
+            )
 
         def beat() -> bool:
             result.seconds = time.monotonic() - began
             self.progress(result)
-            sought = shares[0].sought
-            return bool(sought) and sought <= {finding.clause for finding in result.findings}
+            found = {finding.clause for finding in result.findings}
+            found |= {finding.clause for finding in result.io_findings.values()}
+            return bool(wanted) and wanted <= found
 
         Crew(hear, lost, result.errors.append, beat, self.hang_seconds).work(
             [self._order(share) for share in shares]
@@ -187,7 +216,9 @@ class _Workers:
 
     def name_losses(self, share: Share) -> None:
         """Makes a finding with its disk of each way in which a worker was lost."""
-        reasons = {loss.reason: loss for loss in self.result.losses if not loss.devices}
+        reasons = {
+            loss.reason: loss for loss in self.result.losses if not (loss.devices or loss.io)
+        }
         for number, loss in enumerate(reasons.values()):
             if loss.plan:
                 alone = msgspec.structs.replace(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
 import msgspec
@@ -19,7 +19,7 @@ from torntail.explore.crash_shard import CrashFinding
 from torntail.explore.witness import describe_steps
 from torntail.judge.verdict import Finding
 
-__all__ = ["crash_finding", "crash_words", "keep_crash"]
+__all__ = ["crash_finding", "crash_words", "keep_crash", "keep_disk"]
 
 _MODELS = {
     "kill": "the process is killed",
@@ -33,6 +33,8 @@ def crash_finding(finding: CrashFinding, command: Sequence[str], witness: str | 
     if finding.fault is not None:
         steps = [*describe_steps(finding.calls, None), fault_words(finding.fault)]
         command = [*command, "--device-faults"]
+    elif not finding.chain and finding.clause.startswith("IO-"):
+        steps = ["the disk says no during this plan"]
     elif not finding.chain:  # The process that loaded struck disks was lost with its last one.
         steps = ["a device fault strikes the disk of this plan"]
         command = [*command, "--device-faults"]
@@ -50,7 +52,9 @@ def crash_finding(finding: CrashFinding, command: Sequence[str], witness: str | 
     )
     if finding.lost:
         steps.append(f"lost: {', '.join(finding.lost[:12])}{' …' if finding.lost[12:] else ''}")
-    model = " then ".join(crash.model for crash in finding.chain) or "device fault"
+    model = " then ".join(crash.model for crash in finding.chain) or (
+        "I/O error" if finding.clause.startswith("IO-") else "device fault"
+    )
     return Finding(
         clause=finding.clause,
         sentence=finding.sentence,
@@ -65,18 +69,23 @@ def crash_finding(finding: CrashFinding, command: Sequence[str], witness: str | 
 
 def keep_crash(directory: Path, finding: CrashFinding) -> None:
     """Writes the disk as `disk/`, and `crash.json` with the calls and the crashes."""
-    disk = directory / "disk"
-    disk.mkdir(parents=True, exist_ok=True)
-    for path in finding.directories:
-        (disk / _below(path)).mkdir(parents=True, exist_ok=True)
-    for path, content in finding.files.items():
-        target = disk / _below(path)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(content)
+    keep_disk(directory, finding.files, finding.directories)
     record = msgspec.to_builtins(finding)
     del record["files"], record["directories"]
     text = json.dumps(record, indent=1, default=repr)
     (directory / "crash.json").write_text(text + "\n", encoding="utf-8")
+
+
+def keep_disk(directory: Path, files: Mapping[str, bytes], directories: Iterable[str]) -> None:
+    """Writes a disk as `disk/` into a directory."""
+    disk = directory / "disk"
+    disk.mkdir(parents=True, exist_ok=True)
+    for path in directories:
+        (disk / _below(path)).mkdir(parents=True, exist_ok=True)
+    for path, content in files.items():
+        target = disk / _below(path)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(content)
 
 
 def _below(path: str) -> PurePosixPath:

@@ -23,6 +23,7 @@ from torntail.explore.crash_shard import CrashFinding, Share, ShareReport, crash
 from torntail.explore.crash_shrink import smallest_history
 from torntail.explore.crash_workers import hang_reason
 from torntail.explore.device_shard import device_share
+from torntail.explore.io_shard import IoFinding, io_share
 from torntail.explore.room import scratch_base, told
 from torntail.explore.surroundings import Outside, Surroundings
 from torntail.record.scratch import Scratch
@@ -53,14 +54,20 @@ def search_here(
                     result.reports[share.shard] = report
                     progress(result)
 
-            if share.devices:
+            if share.io_runs:
+
+                def found_io(finding: IoFinding) -> None:
+                    result.io_findings[finding.cause] = finding
+
+                report = io_share(target, share, slot=slot, found=found_io, tick=tick, began=began)
+            elif share.devices:
                 report = device_share(target, share, slot=slot, found=found, tick=tick)
             else:
                 report = crash_share(target, share, slot=slot, found=found, tick=tick, began=began)
     except CallHung as error:
         reason = str(error)
         plan = result.reports[share.shard].plan if share.shard in result.reports else ""
-        result.losses.append(WorkerLoss(plan, reason, bool(share.devices)))
+        result.losses.append(WorkerLoss(plan, reason, bool(share.devices), bool(share.io_runs)))
         # What the judge was given in the place of an answer names the disk.
         result.findings[:] = [
             as_fatal(finding, CallHung, reason) if reason in finding.sentence else finding

@@ -1,14 +1,14 @@
 """The crash part of a campaign: what is asked for, and what comes of it in the certificate.
 
-Decides how many disks a level is worth, what the loss of a worker proves, and which notes are made
-of the models. Does not decide how a store is crashed (`crash_campaign`) or what a violation is
-(`judge.recovery`).
+I/O errors are part of it. Decides how many disks and errors a level is worth, what the loss of a
+worker proves, and which notes are made of the models. Does not decide how a store is crashed
+(`crash_campaign`) or what a violation is (`judge.recovery`, `judge.io`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -19,6 +19,8 @@ from torntail.explore.crash_campaign import CrashResult, WorkerLoss, crash_campa
 from torntail.explore.crash_findings import crash_finding, keep_crash
 from torntail.explore.crash_shard import CrashFinding
 from torntail.explore.device_run import DEVICE_PLANS
+from torntail.explore.io_findings import io_finding, keep_io
+from torntail.explore.io_shard import IoFinding
 from torntail.explore.progress import CrashesWent
 from torntail.explore.witness import Runs
 from torntail.judge.clauses import CLAUSES
@@ -32,6 +34,8 @@ _MODELS: Final[Mapping[str, tuple[Model, ...]]] = {
 }
 _IMAGES: Final = {"process": 6_000, "power": 10_000}
 _IMAGES_ASKED_FOR: Final = {"process": 30_000, "power": 105_000}
+_IO_RUNS: Final = 320
+_IO_RUNS_ASKED_FOR: Final = 2_500
 
 
 class CrashOrder(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,6 +47,7 @@ class CrashOrder(msgspec.Struct, frozen=True, kw_only=True):
     plan: str | None = None
     workers: int | None = None
     device_faults: bool = False
+    io_runs: int | None = None
     call_timeout: float = 30.0
 
 
@@ -50,7 +55,7 @@ class CrashOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """What is new on the certificate."""
 
     findings: tuple[Finding, ...] = ()
-    counts: Mapping[str, int | float] = {}
+    counts: Mapping[str, Any] = {}
     device_faults: dict[str, dict[str, int]] = {}
     notes: tuple[str, ...] = ()
 
@@ -67,16 +72,22 @@ def crash_part(
 ) -> CrashOutcome:
     """Crashes the store as far as the level asks; the tally takes what was proven.
 
-    Nothing is done, and nothing comes of it, where neither crashes nor device faults are asked for.
+    Nothing is done, and nothing comes of it, where neither crashes nor faults are asked for.
     """
-    crashes = any(
-        clause.group == "CR" and request.requests(clause) and request.wants(name)
-        for name, clause in CLAUSES.items()
+    crashes, errors = (
+        any(
+            clause.group == group and request.requests(clause) and request.wants(name)
+            for name, clause in CLAUSES.items()
+        )
+        for group in ("CR", "IO")
     )
     # Without durability there is nothing for a device to strike.
     strikes = order.device_faults and target.capabilities.durability != "none"
-    if not crashes and not strikes:
+    if not crashes and not strikes and not errors:
         return CrashOutcome()
+    thorough = request.explicit_level and order.images is None
+    io_runs = order.io_runs or (_IO_RUNS_ASKED_FOR if thorough else _IO_RUNS)
+    io_runs = io_runs if errors else 0
     asked = _IMAGES_ASKED_FOR if request.explicit_level else _IMAGES
     images = order.images or asked.get(request.level, 0)
 
@@ -88,11 +99,13 @@ def crash_part(
                 moments=total.moments,
                 images=total.images,
                 distinct_images=total.distinct,
-                wanted_images=images,
-                findings=len(result.findings),
+                wanted_images=images if crashes else 0,
+                findings=len(result.findings) + len(result.io_findings),
                 seconds=result.seconds,
                 histories=result.histories,
                 shortened=result.shortened,
+                io_runs=total.io_runs,
+                wanted_io_runs=io_runs,
             )
         )
 
@@ -110,15 +123,20 @@ def crash_part(
         progress=went,
         hang_seconds=order.call_timeout,
         device_plans=DEVICE_PLANS if strikes else 0,
+        io_runs=io_runs,
+        power=request.level == "power",
     )
     total = result.total()
-    counts: dict[str, int | float] = {
+    counts: dict[str, Any] = {
         "plans": total.plans,
         "moments": total.moments,
         "images": total.images,
         "distinct_images": total.distinct,
         "recoveries": total.recoveries,
         "crash_seconds": round(result.seconds, 1),
+        "io_runs": total.io_runs,
+        "io_images": total.io_images,
+        "io_struck": total.io_struck,
     }
     for error in result.errors:
         tally.harness_error(f"crashing: {error}")
@@ -142,7 +160,12 @@ def crash_part(
     for one in wanted:
         if one.cause not in findings:
             findings[one.cause] = _reported(one, command, runs)
-    if crashes or wanted:
+    for struck in sorted(result.io_findings.values(), key=lambda one: (one.clause, one.calls)):
+        if request.wants(struck.clause):
+            findings[struck.cause] = _reported_error(struck, command, runs)
+    for clause, reason in total.moot.items():
+        tally.moot(clause, reason)
+    if crashes or errors or findings:
         failed = [(finding.clause, finding.sentence) for finding in findings.values()]
         tally.add_crashes(total.executed, failed, total.situations)
     return CrashOutcome(
@@ -162,11 +185,23 @@ def _reported(found: CrashFinding, command: Sequence[str], runs: Runs | None) ->
     return crash_finding(found, command, witness)
 
 
+def _reported_error(found: IoFinding, command: Sequence[str], runs: Runs | None) -> Finding:
+    witness = None
+    if runs is not None:
+        kept = runs.next_directory(found.clause)
+        keep_io(kept, found)
+        witness = kept.as_posix()
+    return io_finding(found, command, witness)
+
+
 def _notes(request: Request, result: CrashResult) -> tuple[str, ...]:
     """What the store did to its processes, and, apart, whether power loss is survived on a
     journaling file system only (VD-7).
     """
     habits = tuple(f"while it was crashed, {habit}" for habit in result.habits)
+    missed = result.total().io_missed
+    if missed:
+        habits += (f"{missed} I/O errors did not strike: the store does not always do the same",)
     models = {found.chain[0].model for found in result.findings if found.chain}
     if request.level != "power" or not models:
         return habits
@@ -183,7 +218,7 @@ def _notes(request: Request, result: CrashResult) -> tuple[str, ...]:
 
 def _loss_finding(loss: WorkerLoss) -> CrashFinding:
     """A store that ended or hung the process that loaded it, where the disk is not known."""
-    clause = "DM-1" if loss.devices else "CR-3"
+    clause = "DM-1" if loss.devices else "IO-2" if loss.io else "CR-3"
     return CrashFinding(
         clause=clause,
         session="",
@@ -191,7 +226,7 @@ def _loss_finding(loss: WorkerLoss) -> CrashFinding:
         lost=(),
         plan=loss.plan,
         calls=(),
-        chain=() if loss.devices else (Crash("kill", 0),),
+        chain=() if loss.devices or loss.io else (Crash("kill", 0),),
         recovery_calls=(),
         files={},
         directories=(),

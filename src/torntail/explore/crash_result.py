@@ -10,17 +10,21 @@ from dataclasses import dataclass, field
 import msgspec
 
 from torntail.explore.crash_shard import CrashFinding, ShareReport
+from torntail.explore.io_shard import IoFinding
 
 __all__ = ["CrashResult", "WorkerLoss"]
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerLoss:
-    """A worker that hung or died: in which plan, how, and whether under a device fault."""
+    """A worker that hung or died: in which plan, how, and what else it was under at the time: a
+    device fault, or an I/O error.
+    """
 
     plan: str
     reason: str
     devices: bool = False
+    io: bool = False
 
 
 @dataclass(slots=True)
@@ -29,6 +33,7 @@ class CrashResult:
 
     reports: dict[int, ShareReport] = field(default_factory=dict)
     findings: list[CrashFinding] = field(default_factory=list)
+    io_findings: dict[str, IoFinding] = field(default_factory=dict)
     losses: list[WorkerLoss] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
     seconds: float = 0.0
@@ -75,6 +80,11 @@ class CrashResult:
                 situations=_added(sums.situations, report.situations),
                 plan=report.plan or sums.plan,
                 device_faults=report.device_faults or sums.device_faults,
+                io_runs=sums.io_runs + report.io_runs,
+                io_images=sums.io_images + report.io_images,
+                io_struck=_added(sums.io_struck, report.io_struck),
+                io_missed=sums.io_missed + report.io_missed,
+                moot={**sums.moot, **report.moot},
             )
         return sums
 

@@ -47,7 +47,8 @@ class Share(msgspec.Struct, frozen=True, kw_only=True):
 
     `images` distinct images, of the plans whose number is `shard` modulo `shards`, or of the plan
     `plan` alone. When each clause of `sought` is violated there is nothing more to learn. With
-    `devices`, device faults on so many plans instead (`device_shard`).
+    `devices`, device faults on so many plans instead (`device_shard`); with `io_runs`, so many I/O
+    errors, after which power is cut if `power` says so (`io_shard`).
     """
 
     models: tuple[Model, ...]
@@ -58,6 +59,8 @@ class Share(msgspec.Struct, frozen=True, kw_only=True):
     plan: str | None = None
     sought: frozenset[str] = frozenset()
     devices: int = 0
+    io_runs: int = 0
+    power: bool = False
 
 
 class CrashFinding(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,7 +97,8 @@ class ShareReport(msgspec.Struct, frozen=True, kw_only=True):
     """Where a share stands.
 
     `unseen` says why in-process recording cannot see this store, `outside` names a file it wrote
-    outside its directory, and `habits` are what else it did to its process.
+    outside its directory, and `habits` are what else it did to its process. Of the I/O errors
+    `io_missed` did not strike; `moot` says of a clause why there was nothing to strike.
     """
 
     plans: int = 0
@@ -111,12 +115,17 @@ class ShareReport(msgspec.Struct, frozen=True, kw_only=True):
     unseen: str | None = None
     outside: str | None = None
     habits: tuple[str, ...] = ()
+    io_runs: int = 0
+    io_images: int = 0
+    io_struck: dict[str, int] = {}
+    io_missed: int = 0
+    moot: dict[str, str] = {}
 
     @property
     def moved(self) -> int:
         """A number that grows as long as disks are loaded."""
         struck = sum(sum(outcomes.values()) for outcomes in self.device_faults.values())
-        return self.images + self.distinct + struck
+        return self.images + self.distinct + struck + self.io_runs + self.io_images
 
 
 class _Enough(Exception):

@@ -3,7 +3,7 @@
 Reads one JSON line on standard input that says what to do, writes JSON lines on what was standard
 output: findings, and a beat with its counts, from a thread of its own, so that the campaign can
 tell a slow store from one that hangs. Whatever the store prints goes to standard error. Decides
-nothing; see `crash_shard`, `device_shard`, `crash_shrink` and `crash_loss`.
+nothing; see `crash_shard`, `device_shard`, `io_shard`, `crash_shrink` and `crash_loss`.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from torntail.explore.crash_loss import CallCounter, FatalCall, counted, fatal_f
 from torntail.explore.crash_shard import CrashFinding, Share, ShareReport, crash_share
 from torntail.explore.crash_shrink import smallest_history
 from torntail.explore.device_shard import device_share
+from torntail.explore.io_shard import IoFinding, io_share
 from torntail.explore.room import told
 from torntail.explore.surroundings import Outside, Surroundings
 from torntail.judge.capabilities import Capabilities
@@ -55,6 +56,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
 
     report: ShareReport | None = None
     finding: CrashFinding | None = None
+    io_finding: IoFinding | None = None
     error: str | None = None
 
 
@@ -92,6 +94,9 @@ def _run(
     def found(finding: CrashFinding) -> None:
         state.send(Message(finding=finding))
 
+    def found_io(finding: IoFinding) -> None:
+        state.send(Message(io_finding=finding))
+
     def tick(report: ShareReport) -> None:
         surroundings.look()
         state.update(report)
@@ -108,9 +113,12 @@ def _run(
         return ShareReport(done=True)
     if order.count is not None:
         target = counted(target, CallCounter(order.count))
-    run_share = device_share if order.share.devices else crash_share
     with Outside(slot.path) as outside:
-        report = run_share(target, order.share, slot=slot, found=found, tick=tick)
+        if order.share.io_runs:
+            report = io_share(target, order.share, slot=slot, found=found_io, tick=tick)
+        else:
+            run_share = device_share if order.share.devices else crash_share
+            report = run_share(target, order.share, slot=slot, found=found, tick=tick)
     return msgspec.structs.replace(report, outside=outside.first, habits=tuple(surroundings.habits))
 
 

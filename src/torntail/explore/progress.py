@@ -33,7 +33,8 @@ class CaseEnded(msgspec.Struct, frozen=True):
 class CrashesWent(msgspec.Struct, frozen=True):
     """How far the crashes are: plans, moments, images, distinct images of `wanted`, findings.
 
-    After the search, `shortened` of the `histories` of findings were made small.
+    After the search, `shortened` of the `histories` of findings were made small. `io_runs` of
+    `wanted_io_runs` runs were made in which the disk said no.
     """
 
     plans: int
@@ -45,6 +46,8 @@ class CrashesWent(msgspec.Struct, frozen=True):
     seconds: float
     histories: int = 0
     shortened: int = 0
+    io_runs: int = 0
+    wanted_io_runs: int = 0
 
 
 class CampaignEnded(msgspec.Struct, frozen=True):

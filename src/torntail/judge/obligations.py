@@ -91,6 +91,12 @@ OBLIGATIONS: Final[Mapping[str, tuple[Obligation, ...]]] = {
     "CR-9": _met("a call was open at a crash"),
     "CR-10": _met("a crash inside a first flush"),
     "CR-11": _met("a recovered disk was loaded again"),
+    "IO-1": _met("an append was struck"),
+    "IO-2": _met("a load after an error"),
+    "IO-3": _met("an fsync failed", "an fsync failed and a later one worked"),
+    "IO-4": _met("a write came short", "space came back"),
+    "IO-5": _met("a repair could not be written"),
+    "IO-6": _met("a file was taken from under a live writer"),
 }  # fmt: skip
 """Each clause that is exercised so far, with what must have occurred."""
 

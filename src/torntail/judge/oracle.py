@@ -55,7 +55,7 @@ from torntail.judge.words import (
 )
 from torntail.session import SessionEvent, SessionHeader, interrupted_turn_closers, same_json
 
-__all__ = ["Judgement", "Judging", "judge"]
+__all__ = ["Judgement", "Judging", "LiveJudge", "judge"]
 
 
 class Judgement(msgspec.Struct, frozen=True):
@@ -116,6 +116,32 @@ _OWNERS: Final[dict[type, str]] = {
 def judge(history: History, capabilities: Capabilities) -> Judging:
     """Every clause a history exercised, kept or broken."""
     return _Judge(capabilities).judge(history)
+
+
+class LiveJudge:
+    """Judges a history while it is made, one observation after the other.
+
+    Damage is not followed: a history with it is judged as a whole. `lost` says that store and model
+    went different ways, so that nothing further can be judged.
+    """
+
+    def __init__(self, capabilities: Capabilities) -> None:
+        self._judge = _Judge(capabilities)
+        self._observed = 0
+        self.lost = False
+
+    @property
+    def model(self) -> Model:
+        """What the store should hold by now; not to be changed."""
+        return self._judge.model
+
+    def observe(self, observation: Observation) -> tuple[Judgement, ...]:
+        """What the clauses say of the next observation."""
+        before = len(self._judge.judgements)
+        if not self.lost:
+            self.lost = not self._judge._step(self._observed, observation)
+        self._observed += 1
+        return tuple(self._judge.judgements[before:])
 
 
 class _Judge:

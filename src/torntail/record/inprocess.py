@@ -33,7 +33,7 @@ from torntail.crash.disk import Disk, DiskImage, FileVersions, Name
 from torntail.crash.oplog import ROOT, Acknowledged, Inode, Invoked, Operation, OpLog
 from torntail.record.calls import CALLS
 from torntail.record.install import install, installed, uninstall
-from torntail.record.ledger import Before, CrashNow, Cut, Ledger
+from torntail.record.ledger import Before, CrashNow, Cut, Ledger, Opening
 from torntail.record.problems import RecordingFailed, Unmodelled, UnseenWrite
 from torntail.record.replay import first_difference, replayed
 from torntail.record.tree import ForeignEntry, read_tree
@@ -55,15 +55,21 @@ class Recorder:
 
     With `disk` the recording continues that disk: `root` must hold its visible tree, and the log
     uses its inodes. Without, what stands in `root` is taken to be durable; `disk` then tells what
-    that was. `before` is asked before each operation (`ledger.Before`).
+    that was. `before` is asked before each operation (`ledger.Before`), `opening` before a file
+    that is there is opened for writing (`ledger.Opening`).
     """
 
     def __init__(
-        self, root: Path | str, disk: Disk | None = None, *, before: Before | None = None
+        self,
+        root: Path | str,
+        disk: Disk | None = None,
+        *,
+        before: Before | None = None,
+        opening: Opening | None = None,
     ) -> None:
         self.root = os.path.abspath(root)
         self.disk = disk_of(read_tree(self.root)) if disk is None else disk
-        self._ledger = Ledger(self.root, self.disk, before)
+        self._ledger = Ledger(self.root, self.disk, before, opening)
         self._installed = False
 
     # --- recording ------------------------------------------------------------------------------
@@ -117,6 +123,15 @@ class Recorder:
         """The log so far."""
         with self._ledger.lock:
             return OpLog(tuple(self._ledger.operations))
+
+    def real_path(self, inode: Inode) -> str | None:
+        """Where a file of the log stands now; None when it has no name."""
+        ledger = self._ledger
+        with ledger.lock:
+            for place, named in ledger.names.items():
+                if named == inode:
+                    return f"{self.root}/{ledger.path_of(place)}"
+        return None
 
     def check(self) -> None:
         """Holds the log against the real directory.

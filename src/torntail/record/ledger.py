@@ -21,7 +21,7 @@ from torntail.crash.oplog import ROOT, Inode, Operation
 from torntail.record.problems import RecordingFailed, Unmodelled, UnseenWrite
 from torntail.record.real import Real
 
-__all__ = ["Before", "CrashNow", "Cut", "Ledger", "Switch"]
+__all__ = ["Before", "CrashNow", "Cut", "Ledger", "Opening", "Switch"]
 
 
 class CrashNow(BaseException):
@@ -51,6 +51,12 @@ nothing for other operations. None lets the operation go on. The index that the 
 in the log is the length of `Recorder.operations` at that moment.
 """
 
+Opening = Callable[[Inode], None]
+"""Called before a file that is there is opened for writing, which is no operation of the log.
+
+It may raise, and then the file is not opened.
+"""
+
 
 class Ledger:
     """The state of one recording that begins on `disk`, which `root` really holds."""
@@ -65,14 +71,18 @@ class Ledger:
         "lock",
         "names",
         "next_inode",
+        "opening",
         "operations",
         "problems",
         "root",
     )
 
-    def __init__(self, root: str, disk: Disk, before: Before | None) -> None:
+    def __init__(
+        self, root: str, disk: Disk, before: Before | None, opening: Opening | None = None
+    ) -> None:
         self.root = root
         self.before = before
+        self.opening = opening
         # Held around a call and its entry, so that the log's order is the order of effects.
         # Re-entrant: the cyclic garbage collector or a signal handler may close a file in between.
         self.lock = threading.RLock()

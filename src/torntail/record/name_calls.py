@@ -33,6 +33,7 @@ __all__ = ["NameCalls"]
 
 _CHANGES_ON_OPENING: Final = os.O_CREAT | os.O_TRUNC
 _EXCLUSIVE: Final = os.O_CREAT | os.O_EXCL
+_WRITES: Final = os.O_WRONLY | os.O_RDWR
 
 
 class NameCalls(Switch):
@@ -41,6 +42,11 @@ class NameCalls(Switch):
     def open(self, path: Any, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
         """`os.open`: logged if it makes a file or truncates one."""
         ledger = self.ledger
+        if ledger is not None and ledger.opening is not None and flags & _WRITES:
+            inode = ledger.inode_at(path, dir_fd)
+            if inode is not None and flags & _EXCLUSIVE != _EXCLUSIVE:
+                with ledger.lock:
+                    ledger.opening(inode)
         if ledger is None or not flags & _CHANGES_ON_OPENING:
             return Real.open_descriptor(path, flags, mode, dir_fd=dir_fd)
         place = ledger.place(path, dir_fd) if flags & os.O_CREAT else None

@@ -70,6 +70,7 @@ class Real:
     open_file = io.open
     pread = os.pread
     pwrite = os.pwrite
+    replace = os.replace
     rmdir = os.rmdir
     stat = os.stat
     unlink = os.unlink

@@ -19,6 +19,7 @@ from torntail.crash.oplog import (
     Operation,
     RemoveDirectory,
     Rename,
+    SyncFailed,
     Truncate,
     Unlink,
     Write,
@@ -47,6 +48,8 @@ def replayed(disk: Disk, operations: Iterable[Operation]) -> Disk:
                     del content[length:]
                 else:
                     content.extend(bytes(length - len(content)))
+            case SyncFailed(inode, _, content) if content is not None:
+                contents[inode] = content
             case CreateFile(parent, name, inode):
                 contents[inode] = b""
                 names[Name(parent, name)] = inode

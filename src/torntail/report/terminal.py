@@ -48,6 +48,7 @@ class LiveProgress:
         self._bar: Progress | None = None
         self._task: TaskID | None = None
         self._crashes: TaskID | None = None
+        self._errors: TaskID | None = None
         self._findings = 0
         self._judgements = 0
         self.seconds = 0.0
@@ -84,22 +85,30 @@ class LiveProgress:
                     self._bar.update(self._task, advance=1, told=told)
             case CrashesWent():
                 if self._bar is not None:
-                    if self._crashes is None:
-                        name = "crash"
-                        self._crashes = self._bar.add_task(name, total=event.wanted_images, told="")
-                    rate = event.distinct_images / max(event.seconds, 0.1)
-                    told = (
-                        f"distinct images · {event.plans} plans, {event.moments} crash positions, "
-                        f"{event.images} images, {event.findings} findings, {rate:.0f} images/s"
-                    )
-                    if event.shortened < event.histories:
-                        told = (
-                            f"{event.findings} findings; making their histories small: "
-                            f"{event.shortened} of {event.histories}"
-                        )
-                    self._bar.update(self._crashes, completed=event.distinct_images, told=told)
+                    self._show_crashes(self._bar, event)
             case CampaignEnded():
                 self.seconds = event.seconds
+
+    def _show_crashes(self, bar: Progress, event: CrashesWent) -> None:
+        if event.wanted_images:
+            if self._crashes is None:
+                self._crashes = bar.add_task("crash", total=event.wanted_images, told="")
+            rate = event.distinct_images / max(event.seconds, 0.1)
+            told = (
+                f"distinct images · {event.plans} plans, {event.moments} crash positions, "
+                f"{event.images} images, {event.findings} findings, {rate:.0f} images/s"
+            )
+            if event.shortened < event.histories:
+                told = (
+                    f"{event.findings} findings; making their histories small: "
+                    f"{event.shortened} of {event.histories}"
+                )
+            bar.update(self._crashes, completed=event.distinct_images, told=told)
+        if event.wanted_io_runs:
+            if self._errors is None:
+                self._errors = bar.add_task("I/O errors", total=event.wanted_io_runs, told="")
+            told = f"runs in which the disk said no · {event.findings} findings"
+            bar.update(self._errors, completed=event.io_runs, told=told)
 
 
 def print_certificate(certificate: Certificate, seconds: float, *, stderr: bool = False) -> None:
@@ -138,6 +147,12 @@ def _print_head(console: Console, certificate: Certificate, seconds: float) -> N
             f"{counts.plans} plans crashed at {counts.moments} positions: {counts.images} images, "
             f"{counts.distinct_images} of them distinct and loaded ({rate:.0f} a second), "
             f"{counts.recoveries} distinct recoveries gone on with"
+        )
+    if counts.io_runs:
+        struck = ", ".join(f"{count} {kind}" for kind, count in sorted(counts.io_struck.items()))
+        console.print(
+            f"{counts.io_runs} runs in which the disk said no (struck: {struck}), "
+            f"{counts.io_images} disks loaded after crashes in them"
         )
 
 
