@@ -1,4 +1,4 @@
-"""`python -m benchmarks [load|append|memory|sqlite|crash …]`: ratios, as a table and as JSON."""
+"""`python -m benchmarks [load|append|memory|sqlite|crash|fuzz|scenarios …]`: ratios to a floor."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks import append, crash, load, memory, sqlite
+from benchmarks import append, crash, fuzz, load, memory, scenarios, sqlite
 from benchmarks.measure import Measured, file_system
 
 SUBJECTS = {
@@ -19,6 +19,8 @@ SUBJECTS = {
     "memory": memory.run,
     "sqlite": sqlite.run,
     "crash": crash.run,
+    "fuzz": fuzz.run,
+    "scenarios": scenarios.run,
 }
 
 

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from torntail.explore.campaign import certify
     from torntail.judge.capabilities import Capabilities
+    from torntail.plugin.suite import contract_suite
 
-__all__ = ["Capabilities", "__version__", "certify"]
+__all__ = ["Capabilities", "__version__", "certify", "contract_suite"]
 
 __version__ = "0.1.0"
 
@@ -27,4 +28,8 @@ def __getattr__(name: str) -> Any:
         from torntail.judge.capabilities import Capabilities
 
         return Capabilities
+    if name == "contract_suite":
+        from torntail.plugin.suite import contract_suite
+
+        return contract_suite
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,13 +1,18 @@
 """The command `torntail`: it reads what was asked for, calls the library, prints, and exits.
 
 Decides options and exit codes: 0 pass, 1 violated, 2 usage or configuration, 3 unknown, 4 broken
-baseline, 70 internal error. Decides nothing about stores.
+baseline, 70 internal error, 130 interrupted, 143 terminated. Decides nothing about stores.
 """
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 import textwrap
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -15,10 +20,14 @@ import click
 
 from torntail import __version__
 from torntail.cli_files import inspect_command, repair_command
+from torntail.cli_fuzz import fuzz_command
+from torntail.cli_runs import save_findings
+from torntail.cli_scenarios import SCENARIO_COMMANDS
 from torntail.drive.onlooker import HarnessError
 from torntail.drive.target import TargetError, target_of
 from torntail.explore.campaign import certify
 from torntail.explore.plans import UnknownPlanError
+from torntail.explore.room import NoRoom
 from torntail.judge.clauses import GROUPS, UnknownClauseError, clause, clauses_in_group
 from torntail.judge.obligations import OBLIGATIONS
 from torntail.report.certificate_json import certificate_text, read_certificate, write_certificate
@@ -28,18 +37,55 @@ from torntail.report.terminal import LiveProgress, print_certificate
 __all__ = ["main"]
 
 USAGE, INTERNAL = 2, 70
-_INTERRUPTED = 130
+_INTERRUPTED, _TERMINATED = 130, 143
 _ISSUES = "the project's issue tracker"
+
+
+class _Terminated(KeyboardInterrupt):
+    """SIGTERM came; like Ctrl-C, so that worker processes and scratch space go with this one."""
+
+
+@contextmanager
+def _terminated_in_order() -> Iterator[None]:
+    def terminate(number: int, frame: object) -> None:
+        raise _Terminated
+
+    before = signal.getsignal(signal.SIGTERM)
+    if before is not signal.SIG_DFL or threading.current_thread() is not threading.main_thread():
+        yield  # Somebody else has decided already what is to come of it.
+        return
+    signal.signal(signal.SIGTERM, terminate)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 class _Group(click.Group):
     """Turns what nobody expected into one line and exit code 70."""
 
     def invoke(self, context: click.Context) -> Any:
+        before = set(threading.enumerate())
+        try:
+            return self._invoke(context)
+        except (SystemExit, click.exceptions.Exit) as end:
+            code = end.code if isinstance(end, SystemExit) else end.exit_code
+            left = set(threading.enumerate()) - before
+            if isinstance(code, int) and any(not thread.daemon for thread in left):
+                # Threads that a store started would be waited for without end.
+                sys.stdout.flush()
+                sys.stderr.flush()
+                os._exit(code)
+            raise
+
+    def _invoke(self, context: click.Context) -> Any:
         try:
             return super().invoke(context)
         except (click.ClickException, click.exceptions.Exit, click.Abort):
             raise
+        except _Terminated:
+            click.echo("torntail: terminated", err=True)
+            sys.exit(_TERMINATED)
         except KeyboardInterrupt:
             click.echo("torntail: interrupted", err=True)
             sys.exit(_INTERRUPTED)
@@ -147,6 +193,12 @@ def main(traceback: bool) -> None:
     is_flag=True,
     help="Also load disks left by a broken or lying device; counted apart from the verdict.",
 )
+@click.option(
+    "--save-scenarios",
+    metavar="DIR",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Save a scenario of each finding below this folder, for torntail replay.",
+)
 def certify_command(
     target: str,
     level: Any,
@@ -161,6 +213,7 @@ def certify_command(
     plan: str | None,
     workers: int | None,
     device_faults: bool,
+    save_scenarios: Path | None,
 ) -> None:
     """Proves or refutes what a store claims.
 
@@ -174,7 +227,7 @@ def certify_command(
         _fail(f"--json {json_path}: there is no directory {json_path.absolute().parent}")
     try:
         resolved = target_of(target, durability=durability)
-        with LiveProgress() as progress:
+        with _terminated_in_order(), LiveProgress() as progress:
             certificate = certify(
                 resolved,
                 level=level,
@@ -189,7 +242,7 @@ def certify_command(
                 workers=workers,
                 device_faults=device_faults,
             )
-    except (TargetError, UnknownClauseError, UnknownPlanError) as error:
+    except (TargetError, UnknownClauseError, UnknownPlanError, NoRoom) as error:
         _fail(str(error))
     except HarnessError as error:
         click.echo(f"torntail: {printable(str(error))} (report it to {_ISSUES})", err=True)
@@ -201,6 +254,8 @@ def certify_command(
             write_certificate(certificate, json_path)
         except OSError as error:
             _fail(f"--json {json_path}: {error.strerror}")
+    if save_scenarios is not None:
+        save_findings(certificate, durability, save_scenarios)
     print_certificate(certificate, progress.seconds, stderr=to_stdout)
     sys.exit(certificate.exit_code)
 
@@ -283,3 +338,6 @@ def explain_command(clause_id: str) -> None:
 
 main.add_command(inspect_command)
 main.add_command(repair_command)
+main.add_command(fuzz_command)
+for scenario_command in SCENARIO_COMMANDS:
+    main.add_command(scenario_command)

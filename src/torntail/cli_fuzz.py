@@ -1,0 +1,245 @@
+"""The command `torntail fuzz`: it reads what was asked for, fuzzes, saves, prints, and exits.
+
+Decides options, where findings are saved (`fault-scenarios/<class>/`, where `torntail replay` and
+pytest find them) and exit codes: 0 no finding, 1 findings, 2 usage, 3 unknown, 4 broken baseline,
+130 and 143 interrupted. Decides nothing about stores.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shlex
+import signal
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any, Final, NoReturn
+
+import click
+import msgspec
+
+from torntail.drive.onlooker import HarnessError
+from torntail.drive.target import Target, TargetError, target_of
+from torntail.explore.crash_calls import CrashCalls
+from torntail.explore.fuzz import NotSaved, Terminated, fuzz
+from torntail.explore.fuzz_files import CannotWrite
+from torntail.explore.fuzz_finding import FuzzFinding
+from torntail.explore.fuzz_result import FuzzResult
+from torntail.explore.fuzz_seed import BadSeed, seed_of
+from torntail.explore.room import NoRoom, scratch_base
+from torntail.explore.witness import keep_history
+from torntail.judge.history import Observation, Returned
+from torntail.record.scratch import Scratch
+from torntail.record.slots import Slot
+from torntail.report.fuzz import FuzzProgress, print_fuzz
+from torntail.report.inspection import printable
+from torntail.scenarios.crash_replay import NotLanded
+from torntail.scenarios.files import ScenarioError, load_scenario, place_of, save_scenario
+from torntail.scenarios.format import CrashFault, Fault, Scenario
+from torntail.scenarios.from_finding import (
+    NoWitness,
+    scenario_id,
+    scenario_of_finding,
+    scenario_of_witness,
+)
+
+__all__ = ["fuzz_command"]
+
+_USAGE: Final = 2
+_INTERNAL: Final = 70
+_RUNS: Final = Path(".torntail") / "runs"
+_CORPUS: Final = Path(".torntail") / "corpus"
+
+
+@click.command(
+    "fuzz",
+    epilog="\b\nExamples:\n"
+    "  torntail fuzz jsonl --max-time 60\n"
+    "  torntail fuzz mypackage.store:open_store --stop-at-first\n"
+    "  torntail fuzz mypackage.store:open_store --seed $COMMIT --shard 2/4 --max-time 600\n"
+    "\b\nExit codes: 0 no finding, 1 findings, 2 usage, 3 unknown, 4 broken baseline, 130 and 143\n"
+    "interrupted, 70 internal error.",
+)
+@click.argument("target", metavar="TARGET")
+@click.option("--seed", metavar="SEED", help="An integer or a commit hash; default is a new one.")
+@click.option(
+    "--max-time",
+    metavar="SECONDS",
+    type=click.FloatRange(min=0, min_open=True),
+    help="Draw no plan after so many seconds; default is 60, if no count is given.",
+)
+@click.option(
+    "--max-examples", metavar="COUNT", type=click.IntRange(min=1), help="Draw so many plans."
+)
+@click.option("--shard", metavar="K/N", help="This is run K of N, which draw different plans.")
+@click.option("--stop-at-first", "-x", is_flag=True, help="End with the first finding.")
+@click.option(
+    "--level",
+    type=click.Choice(["none", "process", "power"]),
+    help="Which crashes are tried; default is what the store claims.",
+)
+@click.option(
+    "--durability",
+    type=click.Choice(["none", "process", "power"]),
+    help="Replaces the store's claim; jsonl and sqlite are also opened with it.",
+)
+@click.option(
+    "--save-to",
+    metavar="FOLDER",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("fault-scenarios"),
+    show_default=True,
+    help="Where findings are saved, each in the folder of its class.",
+)
+@click.option("--no-save", is_flag=True, help="Save no scenario; the run keeps its witnesses.")
+@click.option("--no-corpus", is_flag=True, help="Neither try nor keep interesting plans.")
+@click.option(
+    "--workers",
+    metavar="COUNT",
+    type=click.IntRange(min=0, max=64),
+    help="Processes that try plans; default is one for each core.",
+)
+def fuzz_command(
+    target: str,
+    seed: str | None,
+    max_time: float | None,
+    max_examples: int | None,
+    shard: str | None,
+    stop_at_first: bool,
+    level: Any,
+    durability: Any,
+    save_to: Path,
+    no_save: bool,
+    no_corpus: bool,
+    workers: int | None,
+) -> None:
+    """Searches a store for faults until the time is over.
+
+    Plans of session work are drawn and driven, crashed on some hundreds of disks each, and damaged;
+    whatever breaks a clause is made small and saved as a scenario, which `torntail replay` shows
+    again. TARGET is as for `torntail certify`.
+    """
+    try:
+        number = seed_of(seed) if seed is not None else int.from_bytes(os.urandom(4), "big")
+        part = _shard(shard)
+        resolved = target_of(target, durability=durability)
+        with _terminable(), FuzzProgress(max_time, max_examples) as progress:
+            result = fuzz(
+                resolved,
+                seed=number,
+                max_time_seconds=max_time,
+                max_examples=max_examples,
+                shard=part,
+                stop_at_first=stop_at_first,
+                level=level,
+                durability=durability,
+                workers=workers,
+                runs=_RUNS,
+                corpus=None if no_corpus else _CORPUS,
+                save=None if no_save else _Saver(save_to),
+                progress=progress,
+            )
+    except (TargetError, BadSeed, CannotWrite, NoRoom) as error:
+        _fail(str(error))
+    except HarnessError as error:
+        click.echo(f"torntail: {printable(str(error))}", err=True)
+        sys.exit(_INTERNAL)
+    again = ["torntail", "fuzz", target, "--seed", str(number)]
+    for option, value in (("--level", level), ("--durability", durability), ("--shard", shard)):
+        if value is not None:
+            again += [option, value]
+    print_fuzz(result, shlex.join(again))
+    sys.stdout.flush()
+    sys.exit(result.exit_code)
+
+
+def _shard(text: str | None) -> tuple[int, int]:
+    if text is None:
+        return 1, 1
+    match = re.fullmatch(r"([0-9]{1,6})/([0-9]{1,6})", text)
+    if match is None or not 1 <= int(match[1]) <= int(match[2]):
+        _fail(f"--shard {text!r}: give K/N with K from 1 to N, as in --shard 2/4")
+    return int(match[1]), int(match[2])
+
+
+def _fail(text: str) -> NoReturn:
+    click.echo(f"torntail: {printable(text, 2000)}", err=True)
+    sys.exit(_USAGE)
+
+
+@contextmanager
+def _terminable() -> Iterator[None]:
+    """Within it SIGTERM ends the run as Ctrl-C does."""
+
+    def terminate(number: int, frame: FrameType | None) -> None:
+        raise Terminated
+
+    before = signal.signal(signal.SIGTERM, terminate)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+class _Saver:
+    """Saves findings as scenarios below a folder, one file for each fault."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def __call__(self, finding: FuzzFinding, result: FuzzResult) -> tuple[Path, bool]:
+        """The file of a finding, and whether it is new."""
+        target = result.target
+        try:
+            scenario = _scenario(finding, target)
+            digest = hashlib.sha256(finding.cause.encode("utf-8", "backslashreplace")).hexdigest()
+            name = scenario_id(target.name, finding.clause, digest[:6])
+            origin = f"Found by torntail fuzz on {target.name} with seed {result.seed}."
+            scenario = msgspec.structs.replace(scenario, id=name, origin=origin)
+            path = place_of(scenario, self._folder)
+            if path.exists() and _is_saved(path, scenario):
+                return path, False
+            save_scenario(scenario, path)
+        except (ScenarioError, NoWitness, NotLanded, OSError) as error:
+            raise NotSaved(f"the finding on {finding.clause} was not saved: {error}") from error
+        return path, True
+
+
+def _is_saved(path: Path, scenario: Scenario) -> bool:
+    try:
+        return load_scenario(path).finding is not None
+    except ScenarioError:
+        return False  # Damaged: it is written anew.
+
+
+def _scenario(finding: FuzzFinding, target: Target) -> Scenario:
+    with Scratch(scratch_base()) as scratch, Slot(scratch) as slot:
+        if finding.crash is not None:
+            try:
+                return scenario_of_finding(finding.crash, target, CrashCalls(target, slot))
+            except (NoWitness, NotLanded):
+                pass  # The store does not do the same again: every crash in that call is tried.
+        with tempfile.TemporaryDirectory(dir=scratch.path) as temporary:
+            witness = Path(temporary) / f"01-{finding.clause}"
+            history = finding.history or tuple(
+                Observation(operation, Returned()) for operation in finding.operations
+            )
+            keep_history(witness, history, finding.sentence)
+            scenario = scenario_of_witness(witness, target, CrashCalls(target, slot))
+    return msgspec.structs.replace(scenario, faults=_faults(finding))
+
+
+def _faults(finding: FuzzFinding) -> tuple[Fault, ...]:
+    if finding.fault is not None:
+        return (finding.fault,)
+    last = len(finding.operations) - 1
+    if finding.crash is not None:
+        return (CrashFault(during=last, model=finding.crash.chain[0].model),)
+    if finding.kind == "lost" and finding.clause == "CR-3":
+        return (CrashFault(during=last, model="kill"),)
+    return ()

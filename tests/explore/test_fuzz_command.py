@@ -1,0 +1,168 @@
+"""`torntail fuzz` as it is typed: what it saves and prints, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from torntail.cli import main
+from torntail.scenarios.files import load_scenario
+
+NO_CLOSERS = "tests.zoo.crashing:no_closers"
+ROOT = Path(__file__).parents[2]
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(main, ["fuzz", *arguments])
+
+
+def child(folder: Path, *arguments: str) -> subprocess.Popen[str]:
+    """The command in a process of its own, whose signals are as a shell leaves them."""
+    program = (
+        "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
+        "from torntail.cli import main; main()"
+    )
+    path = os.pathsep.join([str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH", "")])
+    return subprocess.Popen(
+        [sys.executable, "-c", program, "fuzz", *arguments],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": path},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+# --- findings -------------------------------------------------------------------------------------
+
+
+def test_a_finding_is_saved_and_the_last_line_shows_it_again() -> None:
+    limits = ("--seed", "1", "--max-examples", "25", "--workers", "0", "-x", "--no-corpus")
+    result = run(NO_CLOSERS, *limits)
+    assert result.exit_code == 1, result.output
+    last = result.stdout.rstrip().splitlines()[-1]
+    assert last.startswith("torntail replay fault-scenarios/")
+    assert last.endswith(f" --store {NO_CLOSERS}")
+    _, _, path, *_ = last.split()
+    scenario = load_scenario(Path(path))
+    assert (scenario.id, scenario.store) == (Path(path).stem, NO_CLOSERS)
+    assert scenario.finding is not None
+    assert scenario.finding.clause in result.stdout
+    assert len(scenario.plan) <= 12
+    assert f"Found by torntail fuzz on {NO_CLOSERS} with seed 1." == scenario.origin
+    again = CliRunner().invoke(main, last.split()[1:])
+    assert again.exit_code == 1
+    fixed = CliRunner().invoke(main, ["replay", path, "--store", "jsonl"])
+    assert fixed.exit_code == 0
+    before = Path(path).read_bytes()
+    assert "(was saved before)" in run(NO_CLOSERS, *limits).stdout
+    assert Path(path).read_bytes() == before
+
+
+def test_a_run_that_is_not_to_save_saves_nothing() -> None:
+    limits = ("--seed", "1", "--max-examples", "25", "--workers", "0", "-x", "--no-corpus")
+    result = run(NO_CLOSERS, *limits, "--no-save")
+    assert result.exit_code == 1
+    last = result.stdout.rstrip().splitlines()[-1]
+    assert last == f"torntail fuzz {NO_CLOSERS} --seed 1"
+    assert [path.name for path in Path().iterdir()] == [".torntail"]
+    assert [path.name for path in Path(".torntail").iterdir() if path.is_dir()] == ["runs"]
+
+
+def test_a_run_without_findings_says_what_it_reached() -> None:
+    result = run("jsonl", "--seed", "1", "--max-examples", "2", "--workers", "0")
+    assert result.exit_code == 0, result.output
+    assert result.stdout.startswith("jsonl · level power · seed 1\n2 plans drawn, ")
+    assert "\nreached: " in result.stdout
+    assert "\nnot reached: " in result.stdout
+    assert result.stdout.rstrip().endswith("no finding")
+    assert result.stderr == ""
+
+
+# --- usage ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["nonsense"], "TARGET 'nonsense' is neither"),
+        (["jsonl", "--seed", "x"], "neither an integer nor a commit hash"),
+        (["jsonl", "--shard", "3/2"], "give K/N with K from 1 to N"),
+        (["jsonl", "--shard", "0/2"], "give K/N with K from 1 to N"),
+        (["jsonl", "--max-time", "0"], "--max-time"),
+        (["jsonl", "--max-examples", "0"], "--max-examples"),
+    ],
+)
+def test_wrong_usage_is_told_in_one_line(arguments: list[str], told: str) -> None:
+    result = run(*arguments)
+    assert result.exit_code == 2
+    assert told in result.stderr
+    assert list(Path().iterdir()) == []
+
+
+def test_a_place_that_cannot_be_written_is_told_before_anything_is_tried() -> None:
+    Path(".torntail").write_text("a file")
+    result = run("jsonl", "--max-examples", "1")
+    assert result.exit_code == 2
+    assert result.stderr.startswith("torntail: .torntail/runs cannot be written")
+
+
+def test_a_finding_that_cannot_be_saved_is_told_all_the_same() -> None:
+    Path("fault-scenarios").write_text("a file")
+    limits = ("--seed", "1", "--max-examples", "25", "--workers", "0", "-x")
+    result = run(NO_CLOSERS, *limits)
+    # click refuses a folder that is a file.
+    assert result.exit_code == 2
+    result = run(NO_CLOSERS, *limits, "--save-to", "fault-scenarios/below")
+    assert result.exit_code == 1
+    assert "was not saved" in result.stdout
+
+
+# --- the end --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interrupted_run_keeps_what_it_has(
+    number: signal.Signals, code: int, tmp_path: Path
+) -> None:
+    process = child(tmp_path, "jsonl", "--seed", "1", "--workers", "1")
+    end = time.monotonic() + 120
+    plans: list[Path] = []
+    while not plans:
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < end
+        time.sleep(0.05)
+        plans = list(tmp_path.glob(".torntail/corpus/*/*.json"))
+    process.send_signal(number)
+    out, error = process.communicate(timeout=120)
+    assert process.returncode == code, error
+    assert "interrupted: what was found by then is kept" in out
+    (record,) = tmp_path.glob(".torntail/runs/*/run.json")
+    told = json.loads(record.read_bytes())
+    assert (told["state"], told["interrupted"], told["exit_code"]) == ("ended", True, code)
+    assert told["counts"]["plans"] >= 1
+
+
+def test_two_runs_at_once_do_not_harm_each_other(tmp_path: Path) -> None:
+    limits = ("--max-examples", "6", "--workers", "1")
+    both = [child(tmp_path, "jsonl", "--seed", seed, *limits) for seed in ("1", "2")]
+    for process in both:
+        out, error = process.communicate(timeout=300)
+        assert (process.returncode, error) == (0, "")
+        assert "no finding" in out
+    records = [json.loads(path.read_bytes()) for path in tmp_path.glob(".torntail/runs/*/run.json")]
+    assert sorted(record["seed"] for record in records) == [1, 2]
+    assert {record["state"] for record in records} == {"ended"}
