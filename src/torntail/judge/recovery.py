@@ -8,7 +8,7 @@ crashes are tried (`explore`) or what a store owes (`ledger`).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -185,14 +185,7 @@ class RecoveryJudge:
         """What a provider would refuse in a log whose plan kept the grammar (CR-9)."""
         lawful = self._lawful.get(id(submitted))
         if lawful is None:
-            # What no provider takes without any crash, such as one id twice in a message, is the
-            # plan's doing and no store's.
-            whole = submitted + self.closers(submitted, len(submitted))
-            lawful = (
-                turn_grammar_problem(submitted) is None
-                and _answers_its_calls(submitted)
-                and _history_problem(whole) is None
-            )
+            lawful = turn_grammar_problem(submitted) is None and _answers_its_calls(submitted)
             self._lawful[id(submitted)] = lawful
             self._kept.append(submitted)
         if not lawful:
@@ -205,13 +198,28 @@ class RecoveryJudge:
 
 
 def _answers_its_calls(events: Iterable[SessionEvent]) -> bool:
-    """Whether no closed step leaves a call without its result."""
+    """Whether no closed step leaves a call without its result.
+
+    One id twice in a message is answered once (CL-2), which no provider takes for both.
+    """
     tracker = TurnTracker()
     for event in events:
         if event.type in ("step/end", "turn/end") and tracker.open_calls:
             return False
+        if event.type == "assistant/message" and _repeats_a_call(event.data):
+            return False
         tracker.feed(event)
     return True
+
+
+def _repeats_a_call(data: Any) -> bool:
+    content = data.get("content") if isinstance(data, dict) else None
+    calls = [
+        block.get("id")
+        for block in (content if isinstance(content, list) else ())
+        if isinstance(block, dict) and block.get("type") == "tool-call"
+    ]
+    return any(calls.count(call) > 1 for call in calls)
 
 
 def _not_announced(session: str, answer: Answer) -> Iterator[Breach]:

@@ -229,7 +229,10 @@ class JsonlStore:
         if session is not None and session.dead:
             # A dead writer repairs nothing; what it never acknowledged is not shown (IO-3).
             read = self._read(session_id, session)
-            return load_result(read, None if read.whole else "the writer is dead; call reopen()")
+            # A cut that failed, or was not synced, may be undone by a power cut.
+            uncut = session.writer is not None and session.writer.uncut
+            settled = read.whole and not uncut
+            return load_result(read, None if settled else "the writer is dead; call reopen()")
         read = self._read(session_id, session)
         _check_same_log(session_id, read, seen)
         session = self._adopt(session_id, read)
@@ -336,7 +339,13 @@ class JsonlStore:
         """Opens the log that was read, under the lock; what stands in it is made durable first."""
         assert session.cursor is not None
         try:
-            return LogWriter.open(session_id, session.path, session.cursor, durable=self._durable)
+            return LogWriter.open(
+                session_id,
+                session.path,
+                session.cursor,
+                durable=self._durable,
+                write_again=session.failed,
+            )
         except StorageFailed as error:
             session.failed = error.writer_dead
             raise

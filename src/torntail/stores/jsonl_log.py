@@ -20,6 +20,7 @@ from torntail.stores.entrance import Record
 from torntail.stores.files import (
     FILE_MODE,
     make_directories,
+    open_log,
     open_log_with_status,
     sync_directories,
     sync_file,
@@ -30,6 +31,7 @@ from torntail.stores.paths import LOG_SUFFIX, companion_name
 
 __all__ = ["Cursor", "LogWriter"]
 
+_CHUNK_BYTES: Final = 1 << 20
 _NO_HARD_LINKS: Final = frozenset(
     {errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK}
 )
@@ -48,6 +50,7 @@ class LogWriter:
 
     `length` is the acknowledged length in bytes. `dead` is set after a failed fsync, or a failed
     write that could not be cut back: nothing is written until the log is opened anew (IO-3).
+    `uncut`: more than `length` may stand in storage, or come back to it.
     """
 
     def __init__(
@@ -56,6 +59,7 @@ class LogWriter:
         self.session_id = session_id
         self.path = path
         self.dead = False
+        self.uncut = False
         self._descriptor = descriptor
         self._device = cursor.device
         self._inode = cursor.inode
@@ -67,9 +71,20 @@ class LogWriter:
     # --- opening --------------------------------------------------------------------------------
 
     @classmethod
-    def open(cls, session_id: str, path: str, cursor: Cursor, *, durable: bool) -> Self:
+    def open(
+        cls,
+        session_id: str,
+        path: str,
+        cursor: Cursor,
+        *,
+        durable: bool,
+        write_again: bool = False,
+    ) -> Self:
         """Opens a log that was read up to `cursor`, and makes what stands in it, and its name,
         durable: this object's first write to a log that it did not make itself.
+
+        `write_again`: an fsync of it has failed, and the kernel may take its pages for clean; only
+        what is written once more is written at all (IO-3).
 
         Raises `WriterConflict` if the log changed since it was read, `StorageFailed` otherwise.
         """
@@ -85,6 +100,8 @@ class LogWriter:
                 raise WriterConflict(session_id, Path(path), "the log was replaced")
             writer.check_unchanged()
             if durable:
+                if write_again:
+                    _write_again(path)
                 sync_file(descriptor)
                 sync_directories(os.path.dirname(path))
         except BaseException as error:
@@ -286,7 +303,7 @@ class LogWriter:
         except OSError as error:
             self.dead = True
             raise self._failed("reopen", error) from error
-        self.dead = False
+        self.dead = self.uncut = False
 
     def check_alive(self) -> None:
         """Raises `StorageFailed` when this writer may not write any more (IO-3)."""
@@ -315,7 +332,7 @@ class LogWriter:
             os.ftruncate(self._descriptor, self.length)
             self._sync()
         except OSError:
-            self.dead = True
+            self.dead = self.uncut = True
 
     def _failed(self, operation: str, cause: BaseException | str) -> StorageFailed:
         return StorageFailed(
@@ -336,6 +353,18 @@ def _cut_before_turn_ends(batch: Sequence[Record]) -> Iterator[tuple[bytes, bool
 def _create_exclusive(path: str) -> int:
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
     return os.open(path, flags, FILE_MODE)
+
+
+def _write_again(path: str) -> None:
+    """Writes over a log what stands in it, so that every page of it is dirty."""
+    # Not through the writer's descriptor, on which every write appends.
+    descriptor = open_log(path, os.O_RDWR)
+    try:
+        offset = 0
+        while chunk := os.pread(descriptor, _CHUNK_BYTES, offset):
+            offset += os.pwrite(descriptor, chunk, offset)
+    finally:
+        os.close(descriptor)
 
 
 def _temporary_path(path: str) -> str:

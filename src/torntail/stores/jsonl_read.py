@@ -214,7 +214,7 @@ def still_holds(read: ReadLog) -> bool:
 
 def load_result(read: ReadLog, reason: str | None, copy: str | None = None) -> LoadResult:
     """What a load returns: `reason` says why storage is not that yet; `copy` names a copy kept."""
-    if read.whole:
+    if read.whole and reason is None:
         return LoadResult(read.header, read.events, _NOTHING_MENDED)
     torn = read.scan.torn
     report = RepairReport(
