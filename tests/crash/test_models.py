@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from torntail.crash.crashes import Crash, FileChoice, crashes, moments
-from torntail.crash.disk import PENDING_VERSIONS, Disk, DiskImage, FileVersions, Name
+from torntail.crash.disk import PENDING_VERSIONS, Disk, DiskImage, FileVersions, Model, Name
 from torntail.crash.oplog import (
     ROOT,
     CreateFile,
@@ -320,3 +321,21 @@ def test_a_file_that_is_never_synced_costs_bounded_memory() -> None:
     assert len(file.writes) == PENDING_VERSIONS
     assert file.writes[0] is None
     assert file.writes[-1] == (999, 1)
+
+
+@pytest.mark.parametrize("model", ["ordered", "posix"])
+def test_an_overwrite_cuts_nothing_off(model: Model) -> None:
+    """What is synced behind the range that is written over stays, whatever becomes of the range."""
+    operations: list[Operation] = [
+        CreateFile(ROOT, "slots", 1),
+        Write(1, 0, bytes(range(256)) * 6 + b"z" * 88),
+        SyncFile(1),
+        SyncDirectory(ROOT),
+        Write(1, 512, b"n" * 512),
+    ]
+    *_, last = moments(Disk(model), operations)
+    contents = [crash.image(last.disk).files["slots"] for crash in crashes(last, model)]
+    assert {(len(content), content[1024:]) for content in contents} == {
+        (1624, (bytes(range(256)) * 6 + b"z" * 88)[1024:])
+    }
+    assert len(set(contents)) > 2

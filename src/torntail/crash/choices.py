@@ -147,7 +147,9 @@ def file_choices(file: FileVersions, model: Model) -> list[FileChoice]:
         for start, stop in _spread(pieces, _PIECES):
             choices.append(FileChoice(len(after), last, ((start, stop, 0),)))
             choices.append(FileChoice(len(after), 0, ((start, stop, last),)))
-            choices.append(FileChoice(min(stop, len(after)), 0, ((start, stop, last),)))
+            # Alone, with the length it needs: no write makes a file shorter.
+            length = max(min(len(before), len(after)), min(stop, len(after)))
+            choices.append(FileChoice(length, 0, ((start, stop, last),)))
     if model == "posix":
         choices += _whole_writes(file)
     return [*dict.fromkeys(choices), visible]
@@ -167,7 +169,8 @@ def _whole_writes(file: FileVersions) -> list[FileChoice]:
         choices.append(FileChoice(after, last, ((start, stop, GARBAGE),)))
         for cut in (written[1] // 3, 2 * written[1] // 3):
             choices.append(FileChoice(after, last, ((start + cut, stop, GARBAGE),)))
-            choices.append(FileChoice(stop, index - 1, ((start, start + cut, index),)))
+            length = max(len(file.versions[index - 1]), stop)
+            choices.append(FileChoice(length, index - 1, ((start, start + cut, index),)))
     if after > before and len(file.writes) > 1:
         choices.append(FileChoice(after, 0, ((before, after, GARBAGE),)))
     return _spread(choices, 3 * _TEARS)

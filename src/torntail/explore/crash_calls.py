@@ -27,7 +27,7 @@ from torntail.judge.history import (
     Returned,
 )
 from torntail.judge.history import Operation as Call
-from torntail.judge.recovery import Answer, Continuation
+from torntail.judge.recovery import Answer, Continuation, FirstCalls
 from torntail.record.inprocess import Recorder
 from torntail.record.slots import Slot
 from torntail.session import SessionEvent, SessionHeader
@@ -133,6 +133,59 @@ class CrashCalls:
             if session in headers
         }
         return Followed(again, changed, listed, continued)
+
+    def first_calls(
+        self,
+        image: DiskImage,
+        answers: Mapping[str, Answer],
+        headers: Mapping[str, SessionHeader],
+    ) -> FirstCalls:
+        """Begins with other calls on the disk whose loads gave `answers`, each time on the whole of
+        it.
+        """
+        listed: Answer | None = None
+        if self.capabilities.lists:
+            store = self._begin(image)
+            listed = store.list()
+            store.close()
+        alone: dict[str, Answer] = {}
+        created: dict[str, Answer] = {}
+        appended: dict[str, Continuation] = {}
+        lasting: dict[str, Continuation] = {}
+        for session, answer in answers.items():
+            if len(answers) > 1:
+                store = self._begin(image)
+                alone[session] = store.load(session)
+                store.close()
+            if session not in headers:
+                continue
+            if not isinstance(answer, Returned) or answer.session is None:
+                if self.capabilities.creates == "explicit":
+                    store = self._begin(image)
+                    created[session] = store.create(headers[session])
+                    store.close()
+                continue
+            events = further_events(answer.session.events)
+            store = self._begin(image)
+            outcome = store.append(session, events)
+            store.close()
+            store = self._open()
+            appended[session] = Continuation(events, outcome, store.load(session))
+            store.close()
+            # A closed turn: what becomes of a turn that its own writer still has open, no clause of
+            # this group says.
+            events = events[:2]
+            store = self._begin(image)
+            store.load(session)
+            outcome = store.append(session, events)
+            lasting[session] = Continuation(events, outcome, store.load(session))
+            store.close()
+        return FirstCalls(listed, alone, created, appended, lasting)
+
+    def _begin(self, image: DiskImage) -> InlineStore:
+        self.began()
+        self.hold(image)
+        return self._open()
 
     def _open(self) -> InlineStore:
         self._touched = True

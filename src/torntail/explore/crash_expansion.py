@@ -25,6 +25,7 @@ from torntail.explore.crash_calls import Recording, further_events
 from torntail.explore.crash_counts import count_recovery
 from torntail.explore.crash_search import PlanSearch, Violation
 from torntail.judge.evidence import evidence_of
+from torntail.judge.first_calls import first_call_breaches
 from torntail.judge.history import Append, Create, Load, Returned
 from torntail.judge.history import Operation as Call
 from torntail.judge.ledger import Ledger, ledger_steps
@@ -65,7 +66,8 @@ class Expansion:
         self.root = root
         self.limit = limit
         self.capabilities = search.calls.capabilities
-        self.nested: set[tuple[int, Model, bool]] = set()
+        self.nested: set[tuple[object, ...]] = set()
+        self.begun: set[tuple[object, ...]] = set()
         self.jobs: list[Callable[[], None]] = []
         # How many images came to a recovery that was judged by a ledger: by identity of both.
         self.judged: Counter[tuple[int, int]] = Counter()
@@ -169,7 +171,14 @@ class Expansion:
             search.counts.recoveries += 1
             followed = search.followed[key] = search.calls.follow(answers, self.headers)
             self._plan_nesting(image, left.crash, place, answers, repaired=recovered is not None)
-        return search.recovery(answers, key, followed)
+        recovery = search.recovery(answers, key, followed)
+        # As with nesting, the first of each kind; under whichever model it comes.
+        kind = place.call, recovered is not None, _shape(answers)
+        if not self.root.chain and kind not in self.begun:
+            self.begun.add(kind)
+            first_calls = search.calls.first_calls(image, answers, self.headers)
+            recovery = msgspec.structs.replace(recovery, first_calls=first_calls)
+        return recovery
 
     def _judge(self, recovery: Recovery, left: Left, place: _Place) -> None:
         _, ledger, call = place
@@ -179,10 +188,11 @@ class Expansion:
             return
         self.pairs[pair] = recovery, ledger
         root, plan = self.root, self.search.plan
-        for breach in (
+        breaches = [
             *self.search.judge.breaches(recovery, ledger),
             *self._unsettled(recovery, ledger),
-        ):
+        ]
+        for breach in breaches or first_call_breaches(recovery, ledger, self.capabilities):
             calls = self.recording.history[: call + 1]
             self.search.found(
                 Violation(
@@ -236,11 +246,11 @@ class Expansion:
     ) -> None:
         """Puts a recovery down to be crashed in turn, if it is one of those that are.
 
-        Of the recoveries that follow a crash in one call under one model, the first that wrote and
-        the first that did not are taken: they differ most.
+        Of the recoveries that follow a crash in one call under one model, the first of each kind is
+        taken, by what was found and whether a tail was cut or anything written: they differ most.
         """
         depth = len(self.root.chain) + 1
-        kind = (place.call, crash.model, repaired)
+        kind = (place.call, crash.model, repaired, _shape(answers))
         owed = any(debt.submitted for debt in place.ledger.sessions.values())
         if depth > self.search.limits.depth or kind in self.nested or not owed:
             return
@@ -297,3 +307,17 @@ class Expansion:
         torn = operations[-1]
         assert isinstance(torn, Write)
         return last.disk.after(msgspec.structs.replace(torn, data=torn.data[: crash.torn]))
+
+
+def _shape(answers: Mapping[str, Answer]) -> tuple[tuple[bool, bool], ...]:
+    """Of each session, whether it was found and whether a tail was cut."""
+    return tuple(
+        (
+            isinstance(answer, Returned) and answer.session is not None,
+            isinstance(answer, Returned)
+            and answer.session is not None
+            and answer.session.repair is not None
+            and bool(answer.session.repair.torn_bytes),
+        )
+        for answer in answers.values()
+    )

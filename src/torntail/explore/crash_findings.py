@@ -41,6 +41,8 @@ def crash_finding(finding: CrashFinding, command: Sequence[str], witness: str | 
     else:
         *done, last = describe_steps(finding.calls, None) or ("before the first call",)
         steps = [*done, f"{last}: {crash_words(finding.chain[0])}"]
+    for crash in finding.chain[1:-1]:
+        steps += ["a new process opens the store and loads", f"meanwhile: {crash_words(crash)}"]
     if len(finding.chain) > 1:
         *between, inside = describe_steps(finding.recovery_calls, None) or ("while it opens",)
         steps += ["a new process opens the store", *between]

@@ -202,7 +202,12 @@ def _notes(request: Request, result: CrashResult) -> tuple[str, ...]:
     missed = result.total().io_missed
     if missed:
         habits += (f"{missed} I/O errors did not strike: the store does not always do the same",)
-    models = {found.chain[0].model for found in result.findings if found.chain}
+    # A chain needs the weakest of the promises that its crashes need.
+    models = {
+        max((crash.model for crash in found.chain), key=("kill", "ordered", "posix").index)
+        for found in result.findings
+        if found.chain
+    }
     if request.level != "power" or not models:
         return habits
     if models == {"posix"}:

@@ -33,6 +33,7 @@ _SIGNALS: Final = (
 _STREAMS: Final = {0: "standard input", 1: "standard output", 2: "standard error"}
 _WRITES: Final = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 _HARMLESS: Final = ("/dev/", "/proc/", "/sys/")
+_MEMORY: Final = "/dev/shm/"
 
 
 class Surroundings:
@@ -134,11 +135,14 @@ class Outside:
         if self.first is not None or isinstance(path, int) or not flags & _WRITES:
             return
         path = os.fsdecode(path)
-        # A name without a folder may stand in any directory that is open: `dir_fd` is not told.
-        if not os.path.isabs(path):
+        # A name may stand in any directory that is open, as `dir_fd` is not told; one with a folder
+        # that is there leads from the working directory.
+        folder = os.path.dirname(path)
+        if not os.path.isabs(path) and not (folder and os.path.isdir(folder)):
             return
-        path = os.path.normpath(path)
-        if path.startswith((self.root, *_HARMLESS)) or f"{os.sep}__pycache__{os.sep}" in path:
+        path = os.path.abspath(path)
+        harmless = path.startswith(_HARMLESS) and not path.startswith(_MEMORY)
+        if path.startswith(self.root) or harmless or f"{os.sep}__pycache__{os.sep}" in path:
             return
         self.first = path
 

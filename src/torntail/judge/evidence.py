@@ -12,6 +12,7 @@ from types import MappingProxyType
 import msgspec
 
 from torntail.judge.capabilities import Capabilities
+from torntail.judge.first_calls import first_call_breaches
 from torntail.judge.history import Returned
 from torntail.judge.ledger import Debt, Ledger
 from torntail.judge.recovery import Answer, Breach, Recovery, RecoveryJudge, same_events
@@ -34,10 +35,11 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
         """Every breach of the CR clauses, judged anew."""
         ledger = Ledger(MappingProxyType(self.debts))
         judge = RecoveryJudge(self.capabilities)
-        return [
+        breaches = [
             *judge.breaches(self.recovery, ledger),
             *unsettled(self.recovery, ledger, self.settled, self.capabilities),
         ]
+        return breaches or [*first_call_breaches(self.recovery, ledger, self.capabilities)]
 
 
 def evidence_of(

@@ -35,18 +35,23 @@ from torntail.session import (
 from torntail.session.turns import TurnTracker
 
 __all__ = [
+    "ABSENT",
     "Answer",
     "Breach",
     "Continuation",
+    "FirstCalls",
     "Recovery",
     "RecoveryJudge",
     "common_prefix",
+    "judge_continuation",
+    "judge_list",
     "same_events",
+    "told",
 ]
 
 Answer = Returned | Refused | Hung | StrangeResult
 
-_ABSENT: Final = frozenset({"not_found", "never_materialised"})
+ABSENT: Final = frozenset({"not_found", "never_materialised"})
 
 
 class Breach(NamedTuple):
@@ -73,12 +78,28 @@ class Continuation(msgspec.Struct, frozen=True):
     created: Answer | None = None
 
 
+class FirstCalls(msgspec.Struct, frozen=True):
+    """What the same disk comes to when another call than a load of every session is the first.
+
+    `listed` is the answer of `list`, `alone` of the load of one session and no other, `created` of
+    `create` where the load finds nothing. `appended`: an append without a load before it, loaded by
+    a fresh object; `lasting`: load, append and load by one and the same object.
+    """
+
+    listed: Answer | None = None
+    alone: Mapping[str, Answer] = {}
+    created: Mapping[str, Answer] = {}
+    appended: Mapping[str, Continuation] = {}
+    lasting: Mapping[str, Continuation] = {}
+
+
 class Recovery(msgspec.Struct, frozen=True):
     """What a store made of one disk image.
 
     `loads` are the answers to the first load of each session, `again` to a second one by a fresh
     store object, during which the files in `changed_again` changed. `listed` is what `list` gave
-    in between. `continued` per session where the recovery was continued.
+    in between. `continued` per session where the recovery was continued; `first_calls` where the
+    disk was also begun with otherwise (`judge.first_calls`).
     """
 
     loads: Mapping[str, Answer]
@@ -86,6 +107,7 @@ class Recovery(msgspec.Struct, frozen=True):
     changed_again: tuple[str, ...] = ()
     listed: Answer | None = None
     continued: Mapping[str, Continuation] = {}
+    first_calls: FirstCalls | None = None
 
 
 class RecoveryJudge:
@@ -120,7 +142,7 @@ class RecoveryJudge:
             if not breaches:
                 yield from _judge_again(session, recovery, self.capabilities)
                 yield from self._continuation(session, recovery, debt)
-        yield from _judge_list(recovery, ledger)
+        yield from judge_list(recovery, ledger)
 
     def closers(self, submitted: tuple[SessionEvent, ...], kept: int) -> tuple[SessionEvent, ...]:
         """The closers of the first `kept` submitted events."""
@@ -137,15 +159,15 @@ class RecoveryJudge:
     def _load(self, session: str, answer: Answer, debt: Debt) -> Iterator[Breach]:
         capabilities = self.capabilities
         if not isinstance(answer, Returned) or answer.session is None:
-            absent = isinstance(answer, Refused) and answer.kind in _ABSENT
+            absent = isinstance(answer, Refused) and answer.kind in ABSENT
             if debt.acknowledged:
                 # Not to find what was acknowledged is to have lost it.
                 clause = "CR-1" if absent else "CR-3"
                 lost = tuple(_named(event) for event in debt.submitted[: debt.acknowledged])
-                yield Breach(clause, session, f"load {_told(answer)}", lost)
+                yield Breach(clause, session, f"load {told(answer)}", lost)
             elif not absent:
                 clause = "CR-10" if debt.busy in ("create", "first flush") else "CR-3"
-                yield Breach(clause, session, f"load {_told(answer)}")
+                yield Breach(clause, session, f"load {told(answer)}")
             return
         events = answer.session.events
         kept = common_prefix(debt.submitted, events, capabilities)
@@ -177,7 +199,7 @@ class RecoveryJudge:
         if key not in self._continued:
             self._kept += continued, debt.header
             self._continued[key] = tuple(
-                _judge_continuation(session, recovery, debt, self.capabilities)
+                judge_continuation(session, recovery, debt, self.capabilities)
             )
         return self._continued[key]
 
@@ -223,9 +245,9 @@ def _repeats_a_call(data: Any) -> bool:
 
 
 def _not_announced(session: str, answer: Answer) -> Iterator[Breach]:
-    if isinstance(answer, Refused) and answer.kind in _ABSENT | {"other"}:
+    if isinstance(answer, Refused) and answer.kind in ABSENT | {"other"}:
         return
-    yield Breach("CR-10", session, f"a session nobody had announced yet {_told(answer)}")
+    yield Breach("CR-10", session, f"a session nobody had announced yet {told(answer)}")
 
 
 def _judge_again(session: str, recovery: Recovery, capabilities: Capabilities) -> Iterator[Breach]:
@@ -235,19 +257,20 @@ def _judge_again(session: str, recovery: Recovery, capabilities: Capabilities) -
     first = recovery.loads[session]
     if isinstance(first, Returned) and first.session is not None:
         if not isinstance(again, Returned) or again.session is None:
-            yield Breach("CR-4", session, f"the second load {_told(again)}")
+            yield Breach("CR-4", session, f"the second load {told(again)}")
         elif not same_events(first.session.events, again.session.events, capabilities):
             yield Breach("CR-4", session, "the second load gives other events than the first")
         elif recovery.changed_again:
             changed = ", ".join(recovery.changed_again)
             yield Breach("CR-4", session, f"the second load wrote to {changed}")
     elif not isinstance(again, Refused):
-        yield Breach("CR-4", session, f"the second load {_told(again)}, the first {_told(first)}")
+        yield Breach("CR-4", session, f"the second load {told(again)}, the first {told(first)}")
 
 
-def _judge_continuation(
+def judge_continuation(
     session: str, recovery: Recovery, debt: Debt, capabilities: Capabilities
 ) -> Iterator[Breach]:
+    """Every breach of CR-5, CR-6 and CR-10 in what became of a session that was gone on with."""
     continued = recovery.continued.get(session)
     if continued is None:
         return
@@ -259,14 +282,14 @@ def _judge_continuation(
     else:
         clause = "CR-10"
         if capabilities.creates == "explicit" and not isinstance(continued.created, Returned):
-            told = _told(continued.created) if continued.created else "was not tried"
-            yield Breach(clause, session, f"create after the crash {told}")
+            what = told(continued.created) if continued.created else "was not tried"
+            yield Breach(clause, session, f"create after the crash {what}")
             return
     if capabilities.checks_seq and isinstance(continued.wrong, Returned):
         yield Breach("CR-5", session, "an append at a wrong first seq was taken")
         return
     if not isinstance(continued.appended, Returned):
-        sentence = f"append at seq {len(before)} {_told(continued.appended)}"
+        sentence = f"append at seq {len(before)} {told(continued.appended)}"
         yield Breach(clause, session, sentence)
         return
     loaded = continued.loaded
@@ -274,7 +297,7 @@ def _judge_continuation(
     if capabilities.profile == "session":
         expected += tuple(interrupted_turn_closers(expected))
     if not isinstance(loaded, Returned) or loaded.session is None:
-        yield Breach(clause, session, f"the load after a further append {_told(loaded)}")
+        yield Breach(clause, session, f"the load after a further append {told(loaded)}")
     elif not same_events(loaded.session.events, expected, capabilities):
         kept = common_prefix(expected, loaded.session.events, capabilities)
         yield Breach(
@@ -287,11 +310,12 @@ def _judge_continuation(
         yield Breach("CR-6", session, "the header changed when the session went on")
 
 
-def _judge_list(recovery: Recovery, ledger: Ledger) -> Iterator[Breach]:
+def judge_list(recovery: Recovery, ledger: Ledger) -> Iterator[Breach]:
+    """Every breach of CR-6 and CR-11 in what `list` gave."""
     if recovery.listed is None:
         return
     if not isinstance(recovery.listed, Returned) or recovery.listed.entries is None:
-        yield Breach("CR-6", "", f"list {_told(recovery.listed)}")
+        yield Breach("CR-6", "", f"list {told(recovery.listed)}")
         return
     entries: dict[str, ListedSession] = {}
     for entry in recovery.listed.entries:
@@ -303,12 +327,12 @@ def _judge_list(recovery: Recovery, ledger: Ledger) -> Iterator[Breach]:
             yield Breach("CR-11", session, "list shows a session that nobody made")
     for session, answer in recovery.loads.items():
         found = isinstance(answer, Returned) and answer.session is not None
-        if not found and not (isinstance(answer, Refused) and answer.kind in _ABSENT):
+        if not found and not (isinstance(answer, Refused) and answer.kind in ABSENT):
             continue  # What is wrong with its body, a list need not see.
         entry_found = session in entries and entries[session].error is None
         if session in ledger.sessions and found != entry_found:
             shows = "shows" if entry_found else "does not show"
-            yield Breach("CR-6", session, f"list {shows} the session, but load {_told(answer)}")
+            yield Breach("CR-6", session, f"list {shows} the session, but load {told(answer)}")
 
 
 # --- comparing ----------------------------------------------------------------------------------
@@ -369,7 +393,8 @@ def _named(event: SessionEvent) -> str:
     return f"{event.seq} {event.type}"
 
 
-def _told(answer: Answer) -> str:
+def told(answer: Answer) -> str:
+    """An answer as the end of a sentence."""
     match answer:
         case Refused():
             return f"refused ({answer.exception}): {answer.text}"

@@ -21,6 +21,7 @@ from torntail.crash.disk import Disk, DiskImage, Model
 from torntail.crash.oplog import Acknowledged, Invoked, Operation, Write
 from torntail.explore.crash_calls import CrashCalls, Followed, Recording
 from torntail.judge.evidence import unsettled
+from torntail.judge.first_calls import first_call_breaches
 from torntail.judge.history import Append, Create, Load, Refused, Returned
 from torntail.judge.history import Operation as Call
 from torntail.judge.ledger import Ledger, ledger_steps
@@ -280,13 +281,17 @@ class CrashReplay:
                 self.calls.hold(left)
             followed = self._followed[left_key] = self.calls.follow(answers, self._headers)
         again, changed, listed, continued = followed
-        recovery = Recovery(answers, again, changed, listed, continued)
+        first_calls = self.calls.first_calls(image, answers, self._headers)
+        recovery = Recovery(answers, again, changed, listed, continued, first_calls)
         self._recoveries[key] = recovery, image
         return recovery, answers
 
     def _look(self, strike: Strike, stage: Stage, recovery: Recovery) -> None:
         breaches = [*self._judge.breaches(recovery, strike.place.ledger)]
         breaches += unsettled(recovery, strike.place.ledger, stage.settled, self.calls.capabilities)
+        breaches = breaches or [
+            *first_call_breaches(recovery, strike.place.ledger, self.calls.capabilities)
+        ]
         self.seen(
             CrashSight(
                 (*stage.chain, strike.crash),
