@@ -144,6 +144,10 @@ class CrashCalls:
         it.
         """
         listed: Answer | None = None
+        store = self._begin(image)
+        if not isinstance(store.opened, Returned):
+            return FirstCalls()  # It opened on this disk before: what became of that is judged.
+        store.close()
         if self.capabilities.lists:
             store = self._begin(image)
             listed = store.list()
@@ -183,7 +187,6 @@ class CrashCalls:
         return FirstCalls(listed, alone, created, appended, lasting)
 
     def _begin(self, image: DiskImage) -> InlineStore:
-        self.began()
         self.hold(image)
         return self._open()
 
