@@ -17,6 +17,7 @@ from torntail.crash.disk import Disk, DiskImage
 from torntail.crash.oplog import Acknowledged, Invoked, Operation
 from torntail.drive.inline_store import InlineStore
 from torntail.drive.target import Target
+from torntail.judge.capabilities import Capabilities
 from torntail.judge.history import (
     Append,
     Create,
@@ -32,7 +33,14 @@ from torntail.record.inprocess import Recorder
 from torntail.record.slots import Slot
 from torntail.session import SessionEvent, SessionHeader
 
-__all__ = ["CrashCalls", "Followed", "Recording", "further_events"]
+__all__ = [
+    "CrashCalls",
+    "Followed",
+    "Recording",
+    "answer_of",
+    "further_events",
+    "sessions_of",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +103,7 @@ class CrashCalls:
                     store = None
                 if store is None:
                     store = self._open()
-                outcome = self._call(store, call)
+                outcome = answer_of(store, call, self.capabilities)
                 history.append(Observation(call, outcome))
                 recorder.mark(Acknowledged(index))
             if store is not None:
@@ -194,20 +202,6 @@ class CrashCalls:
         self._touched = True
         return InlineStore(self.target.factory, self._root)
 
-    def _call(self, store: InlineStore, call: Call) -> Any:
-        if not isinstance(store.opened, Returned):
-            return store.opened
-        match call:
-            case Create(header=header):
-                if self.capabilities.creates == "implicit":
-                    return Returned()
-                return store.create(header)
-            case Append(session=session, events=events):
-                return store.append(session, events)
-            case Load(session=session):
-                return store.load(session)
-        return Returned()
-
     def _continue(self, session: str, answer: Answer, header: SessionHeader) -> Continuation:
         store = self._open()
         created = wrong = None
@@ -225,6 +219,31 @@ class CrashCalls:
         loaded = store.load(session)
         store.close()
         return Continuation(events, appended, loaded, wrong, created)
+
+
+def answer_of(store: InlineStore, call: object, capabilities: Capabilities) -> Answer:
+    """What a store object answers to a call; a call that it does not have returns."""
+    if not isinstance(store.opened, Returned):
+        return store.opened
+    match call:
+        case Create(header=header) if capabilities.creates == "explicit":
+            return store.create(header)
+        case Append(session=session, events=events):
+            return store.append(session, events)
+        case Load(session=session):
+            return store.load(session)
+    return Returned()
+
+
+def sessions_of(calls: Sequence[Call]) -> list[str]:
+    """The sessions that calls create, append to or load, each once."""
+    return list(
+        dict.fromkeys(
+            call.header.id if isinstance(call, Create) else call.session
+            for call in calls
+            if isinstance(call, Create | Append | Load)
+        )
+    )
 
 
 def further_events(before: Sequence[SessionEvent]) -> tuple[SessionEvent, ...]:

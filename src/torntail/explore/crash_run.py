@@ -11,13 +11,11 @@ from typing import Final
 
 from torntail.crash.disk import Disk, DiskImage, Model
 from torntail.drive.target import Target
-from torntail.explore.crash_calls import CrashCalls, Recording
+from torntail.explore.crash_calls import CrashCalls, Recording, sessions_of
 from torntail.explore.crash_counts import Counts
 from torntail.explore.crash_expansion import Expansion, Root
 from torntail.explore.crash_search import Limits, PlanSearch, Violation
 from torntail.explore.script import Case
-from torntail.judge.history import Append, Create, Load
-from torntail.judge.history import Operation as Call
 from torntail.judge.ledger import Ledger
 from torntail.judge.recovery import RecoveryJudge
 from torntail.record.slots import Slot
@@ -57,7 +55,7 @@ class CrashRun:
         self.counts.plans += 1
         search = PlanSearch(
             plan,
-            _sessions_of(plan.operations),
+            sessions_of(plan.operations),
             self.calls,
             self.models,
             self.seed,
@@ -69,13 +67,3 @@ class CrashRun:
         )
         root = Root({model: Disk(model) for model in self.models}, Ledger())
         Expansion(search, recording, root, self.limits.images).expand()
-
-
-def _sessions_of(calls: Sequence[Call]) -> list[str]:
-    return list(
-        dict.fromkeys(
-            call.header.id if isinstance(call, Create) else call.session
-            for call in calls
-            if isinstance(call, Create | Append | Load)
-        )
-    )

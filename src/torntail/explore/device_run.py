@@ -16,6 +16,7 @@ from torntail.crash.disk import Disk, DiskImage
 from torntail.crash.oplog import Acknowledged, Invoked
 from torntail.drive.target import Target
 from torntail.explore.crash_calls import CrashCalls
+from torntail.explore.crash_places import ledgers_of
 from torntail.explore.script import Case
 from torntail.judge.devices import (
     DEVICE_OUTCOMES,
@@ -24,7 +25,7 @@ from torntail.judge.devices import (
     device_outcome,
 )
 from torntail.judge.history import Operation
-from torntail.judge.ledger import Ledger, ledger_steps
+from torntail.judge.ledger import Ledger
 from torntail.judge.recovery import Breach
 from torntail.record.slots import Slot
 
@@ -68,12 +69,7 @@ class DeviceRun:
         self.plans += 1
         # The weaker promise of a disk would add what an honest one may lose already.
         devices = Devices(Disk("ordered"), recording.operations)
-        marks = [
-            (operation.call, isinstance(operation, Acknowledged))
-            for operation in recording.operations
-            if isinstance(operation, Invoked | Acknowledged)
-        ]
-        ledgers = ledger_steps(recording.history, marks, self.target.capabilities)
+        ledgers = ledgers_of(recording, self.target.capabilities)
         for fault in devices.faults(f"{self.seed}/{plan.name}", DEVICE_FAULTS_PER_PLAN):
             before = recording.operations[: fault.position]
             step = sum(isinstance(operation, Invoked | Acknowledged) for operation in before)
