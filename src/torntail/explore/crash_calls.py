@@ -155,11 +155,9 @@ class CrashCalls:
         store = self._begin(image)
         if not isinstance(store.opened, Returned):
             return FirstCalls()  # It opened on this disk before: what became of that is judged.
-        store.close()
         if self.capabilities.lists:
-            store = self._begin(image)
             listed = store.list()
-            store.close()
+        store.close()
         alone: dict[str, Answer] = {}
         created: dict[str, Answer] = {}
         appended: dict[str, Continuation] = {}

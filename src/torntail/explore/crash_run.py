@@ -7,9 +7,8 @@ Decides what a run is given and what it keeps from plan to plan. How a plan is e
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final
 
-from torntail.crash.disk import Disk, DiskImage, Model
+from torntail.crash.disk import EMPTY_IMAGE, Disk, Model
 from torntail.drive.target import Target
 from torntail.explore.crash_calls import CrashCalls, Recording, sessions_of
 from torntail.explore.crash_counts import Counts
@@ -21,8 +20,6 @@ from torntail.judge.recovery import RecoveryJudge
 from torntail.record.slots import Slot
 
 __all__ = ["Counts", "CrashRun", "Limits", "Recording", "Violation"]
-
-_EMPTY: Final = DiskImage({}, frozenset())
 
 
 class CrashRun:
@@ -50,7 +47,7 @@ class CrashRun:
 
     def run(self, plan: Case) -> None:
         """Records a plan and crashes it; raises what the recorder raises for an unseen write."""
-        self.calls.hold(_EMPTY)
+        self.calls.hold(EMPTY_IMAGE)
         recording = self.calls.record(plan.operations, None)
         self.counts.plans += 1
         search = PlanSearch(

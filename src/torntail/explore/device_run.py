@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from torntail.crash.devices import DeviceFault, Devices, fault_name
-from torntail.crash.disk import Disk, DiskImage
+from torntail.crash.disk import EMPTY_IMAGE, Disk, DiskImage
 from torntail.crash.oplog import Acknowledged, Invoked
 from torntail.drive.target import Target
 from torntail.explore.crash_calls import CrashCalls
@@ -33,8 +33,6 @@ __all__ = ["DEVICE_FAULTS_PER_PLAN", "DEVICE_PLANS", "DeviceRun", "DeviceViolati
 
 DEVICE_PLANS: Final = 20
 DEVICE_FAULTS_PER_PLAN: Final = 60
-
-_EMPTY: Final = DiskImage({}, frozenset())
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +62,7 @@ class DeviceRun:
     def run(self, plan: Case) -> None:
         """Records a plan and strikes it; raises what the recorder raises for an unseen write."""
         crash_calls = CrashCalls(self.target, self.slot)
-        self.slot.hold(_EMPTY)
+        self.slot.hold(EMPTY_IMAGE)
         recording = crash_calls.record(plan.operations, None)
         self.plans += 1
         # The weaker promise of a disk would add what an honest one may lose already.

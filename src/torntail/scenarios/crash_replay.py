@@ -11,12 +11,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
 
 import msgspec
 
 from torntail.crash.crashes import Crash, Images
-from torntail.crash.disk import Disk, DiskImage, Model
+from torntail.crash.disk import EMPTY_IMAGE, Disk, DiskImage, Model
 from torntail.explore.crash_calls import CrashCalls, Followed, Recording, sessions_of
 from torntail.explore.crash_places import Place, disk_after_crash, ledgers_of, places_of
 from torntail.judge.evidence import recovery_breaches
@@ -28,8 +27,6 @@ from torntail.scenarios.format import CrashFault
 from torntail.scenarios.outcome import image_digest, operations_digest
 
 __all__ = ["CrashLimits", "CrashReplay", "CrashSight", "NotLanded", "Stage", "Strike"]
-
-_EMPTY: Final = DiskImage({}, frozenset())
 
 
 class NotLanded(Exception):
@@ -129,7 +126,7 @@ class CrashReplay:
     def run(self) -> None:
         """Strikes with the first fault, and so on; raises `NotLanded` and `RecordingFailed`."""
         disks = {model: Disk(model) for model in self.models}
-        self._strike(0, Stage(_EMPTY, disks, Ledger()), self.plan)
+        self._strike(0, Stage(EMPTY_IMAGE, disks, Ledger()), self.plan)
 
     # --- one fault ------------------------------------------------------------------------------
 
