@@ -20,6 +20,7 @@ from torntail.drive.runner import Runner, hangs, keep_storage, run_history
 from torntail.drive.target import Target, TargetError, check_store
 from torntail.explore.room import lacks_room, no_room_in
 from torntail.explore.script import Case, Script
+from torntail.explore.sound_calls import created_sessions, strangers
 from torntail.explore.witness import Runs, describe_steps, keep_history
 from torntail.judge.history import History, Hung, Observation, Operation, Refused
 from torntail.judge.oracle import Judgement, Judging, judge
@@ -143,6 +144,9 @@ class CaseRunner:
             while start < len(smallest) - 1 and left > 0:
                 end = min(start + size, len(smallest) - 1)
                 shorter = smallest[:start] + smallest[end:]
+                if _has_strangers(shorter) and not _has_strangers(operations):
+                    start += size  # A session that nothing creates is another question.
+                    continue
                 left -= len(shorter)
                 failing = self._still_failing(shorter, found)
                 if failing is None:
@@ -179,6 +183,10 @@ class CaseRunner:
             yield directory
         finally:
             shutil.rmtree(directory, ignore_errors=True)
+
+
+def _has_strangers(operations: Sequence[Operation]) -> bool:
+    return next(strangers(operations, created_sessions(operations)), None) is not None
 
 
 def _failure(judging: Judging, found: Judgement) -> Judgement | None:
