@@ -321,7 +321,9 @@ def explain_command(clause_id: str) -> None:
     try:
         found = clause(clause_id)
     except UnknownClauseError as error:
-        _fail(f"{error} (groups: {', '.join(GROUPS)}; torntail explain DM lists the clauses of one)")
+        _fail(
+            f"{error} (groups: {', '.join(GROUPS)}; torntail explain DM lists the clauses of one)"
+        )
     width = 88
     click.echo(f"{found.id} · {GROUPS[found.group]} · {found.summary}\n")
     click.echo(textwrap.fill(found.sentence, width))

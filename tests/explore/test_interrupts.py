@@ -69,7 +69,7 @@ def test_nothing_is_left_of_what_was_interrupted(
     assert (met == process) is (workers == 0)
     assert (errors, exit_code) == (said, code)
     head, *_, told, again = output.splitlines()
-    assert head == "tests.zoo.rude:meets · profile session · durability power · level power · seed 0"
+    assert head.startswith("tests.zoo.rude:meets · profile session · durability power · ")
     assert told == "interrupted: no findings by then; nothing else is decided"
     assert again == "torntail certify tests.zoo.rude:meets --seed 0 --level power --only CR"
 

@@ -64,6 +64,7 @@ __all__ = [
     "certify",
 ]
 
+
 class Interrupted(KeyboardInterrupt):
     """A campaign was ended before its time; `certificate` holds what was found by then.
 

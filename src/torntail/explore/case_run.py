@@ -27,7 +27,7 @@ from torntail.judge.oracle import Judgement, Judging, judge
 from torntail.judge.verdict import Finding
 from torntail.record.scratch import FULL
 
-__all__ = ["CaseRunner", "check_opens", "cause_of"]
+__all__ = ["CaseRunner", "cause_of", "check_opens"]
 
 _IMPATIENT_SECONDS: Final = 5.0
 """How long a call may take once another one was seen to hang."""
@@ -167,9 +167,7 @@ class CaseRunner:
             shutil.rmtree(directory, ignore_errors=True)
 
 
-def check_opens(
-    target: Target, directory: Path, onlooker: Onlooker, call_timeout: float
-) -> None:
+def check_opens(target: Target, directory: Path, onlooker: Onlooker, call_timeout: float) -> None:
     """Opens a store below `directory`; raises `TargetError` where the factory leads to none.
 
     That is a mistake of the caller, not a finding.

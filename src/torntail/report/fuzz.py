@@ -133,9 +133,7 @@ def _print_reached(console: Console, result: FuzzResult) -> None:
         console.print(Text(f"not reached: {printable(told, 4000)}", "yellow"))
 
 
-def _print_finding(
-    console: Console, result: FuzzResult, kept: KeptFinding, story: Story
-) -> None:
+def _print_finding(console: Console, result: FuzzResult, kept: KeptFinding, story: Story) -> None:
     finding = kept.finding
     console.print()
     sentence = printable(finding.sentence, 1000)

@@ -29,7 +29,11 @@ _ID: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,119}")
 _CRASHABLE: Final = (Create, Append, Load, Reopen)
 _MAXIMUM_NAME_BYTES: Final = 255
 _MAXIMUM_STORES: Final = 8
-_VARIANTS: Final[Mapping[str, Collection[str]]] = {"trail": TRAILS, "rewrite": STRICT_VARIANTS, "add": ADDITIONS}
+_VARIANTS: Final[Mapping[str, Collection[str]]] = {
+    "trail": TRAILS,
+    "rewrite": STRICT_VARIANTS,
+    "add": ADDITIONS,
+}
 _WITH_ANOTHER: Final = ("misplace", "second-place")
 
 
@@ -147,8 +151,8 @@ def _strangers(scenario: Scenario) -> Iterator[Problem]:
             use = f"use {nearest(session, created)}, or create it" if created else "create it"
             yield (
                 f"{where}{place}",
-                f"no create of the plan names {session!r}: {use} before (to try an unknown session, "
-                'give the call "probes": ["RW-8"])',
+                f"no create of the plan names {session!r}: {use} before (to try an unknown "
+                'session, give the call "probes": ["RW-8"])',
             )
 
 

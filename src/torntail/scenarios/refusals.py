@@ -62,7 +62,7 @@ def nearest(name: Any, known: Iterable[str]) -> str:
 
 
 def tags_of(kind: inspect.Type) -> tuple[str, tuple[str, ...]] | None:
-    """The field that tells the structs of a type apart, empty where there is but one, and its words.
+    """The field that tells the structs of a type apart, empty for one struct, and its words.
 
     None for a type without structs.
     """
