@@ -63,8 +63,8 @@ SKIPPED  it does not apply to a store that claims no more than this one
 ERROR    the file or the store cannot be used
 
 \b
-Exit code: 0 all hold, 1 a clause is violated, 2 an error in a file or in usage,
-           3 unknown.
+Exit code: 0 all hold, 1 a clause is violated,
+           2 an error in a file or in usage, 3 unknown.
 
 \b
 Examples:

@@ -64,6 +64,7 @@ def test_certify_replays_what_is_saved_and_certifies(recipe: Recipe) -> None:
     done = recipe.run("certify", BROKEN, "--level", "none", "--images", "", "--seed", "3")
     assert done.returncode == 1, done.stderr
     assert recipe.left() == {
+        ".gitignore",
         "summary.md",
         "certify.txt",
         "certificate.json",
@@ -71,6 +72,7 @@ def test_certify_replays_what_is_saved_and_certifies(recipe: Recipe) -> None:
         "scenarios.json",
     }
     results = recipe.path / "torntail-results"
+    assert (results / ".gitignore").read_text() == "*\n"
     certificate = read_certificate(results / "certificate.json")
     assert (certificate.verdict, certificate.seed, certificate.request.level) == ("fail", 3, "none")
     scenarios = json.loads((results / "scenarios.json").read_text())
