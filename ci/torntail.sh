@@ -58,7 +58,11 @@ while (($#)); do
     shift 2
 done
 [[ $minutes =~ ^[0-9]+(\.[0-9]+)?$ ]] || usage "--minutes $minutes: give a number"
-mkdir -p "$out" || exit 2
+if [[ ! -d $out ]]; then
+    mkdir -p "$out" || exit 2
+    # What is made here is not for git; a folder that was there is somebody's own.
+    printf '*\n' >"$out/.gitignore"
+fi
 : >"$out/summary.md" || exit 2
 
 # run NAME ARGUMENTS...: runs torntail, shows and keeps what it says; its exit code is `code`.

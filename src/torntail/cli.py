@@ -11,6 +11,7 @@ import signal
 import sys
 import textwrap
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,14 +26,14 @@ from torntail.cli_runs import save_findings
 from torntail.cli_scenarios import SCENARIO_COMMANDS
 from torntail.drive.onlooker import HarnessError
 from torntail.drive.target import TargetError, target_of
-from torntail.explore.campaign import certify
+from torntail.explore.campaign import Interrupted, certify
 from torntail.explore.plans import UnknownPlanError
 from torntail.explore.room import NoRoom
 from torntail.judge.clauses import GROUPS, UnknownClauseError, clause, clauses_in_group
 from torntail.judge.obligations import OBLIGATIONS
 from torntail.report.certificate_json import certificate_text, read_certificate, write_certificate
 from torntail.report.inspection import printable
-from torntail.report.terminal import LiveProgress, print_certificate
+from torntail.report.terminal import LiveProgress, print_certificate, print_interrupted
 
 __all__ = ["main"]
 
@@ -127,10 +128,11 @@ def main(traceback: bool) -> None:
     "  torntail certify mypackage.store:open_store --json certificate.json\n"
     "  torntail certify mypackage.store:open_store --only DM --seed 7\n"
     "  torntail certify jsonl --level power --json certificate.json\n"
-    "  torntail certify jsonl --durability process --level power --only CR-1  (what fsync does)\n"
+    "  torntail certify jsonl --durability process --level power --only CR-1\n"
     "  torntail certify jsonl --device-faults\n"
-    "  torntail certify mypackage.store:open_store --accept 'DM-2=no copies yet, see #12'\n"
-    "\b\nExit codes: 0 pass, 1 violated, 2 usage, 3 unknown, 4 broken baseline, 70 internal error.",
+    "  torntail certify mypackage.store:open_store --accept 'DM-2=no copies yet'\n"
+    "\b\nExit codes: 0 pass, 1 violated, 2 usage, 3 unknown, 4 broken baseline,\n"
+    "130 interrupted, 143 terminated, 70 internal error.",
 )
 @click.argument("target", metavar="TARGET")
 @click.option(
@@ -226,6 +228,7 @@ def certify_command(
     to_stdout = json_path is not None and str(json_path) == "-"
     if json_path is not None and not to_stdout and not json_path.absolute().parent.is_dir():
         _fail(f"--json {json_path}: there is no directory {json_path.absolute().parent}")
+    began = time.monotonic()
     try:
         resolved = target_of(target, durability=durability)
         with _terminated_in_order(), LiveProgress() as progress:
@@ -243,6 +246,10 @@ def certify_command(
                 workers=workers,
                 device_faults=device_faults,
             )
+    except Interrupted as interrupt:
+        print_interrupted(interrupt.certificate, time.monotonic() - began, stderr=to_stdout)
+        # The group says what it was, and ends with its exit code.
+        raise (interrupt.__cause__ or interrupt) from None
     except (TargetError, UnknownClauseError, UnknownPlanError, NoRoom) as error:
         _fail(str(error))
     except HarnessError as error:
@@ -314,7 +321,9 @@ def explain_command(clause_id: str) -> None:
     try:
         found = clause(clause_id)
     except UnknownClauseError as error:
-        _fail(str(error))
+        _fail(
+            f"{error} (groups: {', '.join(GROUPS)}; torntail explain DM lists the clauses of one)"
+        )
     width = 88
     click.echo(f"{found.id} · {GROUPS[found.group]} · {found.summary}\n")
     click.echo(textwrap.fill(found.sentence, width))

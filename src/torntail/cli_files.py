@@ -195,8 +195,10 @@ first, as FILE.before-repair-DIGEST. A corrupt file, which a load refuses, is no
 --salvage OUT its longest valid prefix is written as a new session.
 
 \b
-Exit code: 0 done, or nothing to do; 1 the file was refused or the repair failed;
-           2 the file is missing, unreadable or not in a store, or OUT cannot be used.
+Exit code: 0 done, or nothing to do,
+           1 the file was refused or the repair failed,
+           2 the file is missing, unreadable or not in a store,
+             or OUT cannot be used.
 
 \b
 Examples:

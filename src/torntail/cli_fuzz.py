@@ -47,6 +47,7 @@ from torntail.scenarios.from_finding import (
     scenario_of_finding,
     scenario_of_witness,
 )
+from torntail.scenarios.story import finding_story
 
 __all__ = ["fuzz_command"]
 
@@ -61,9 +62,9 @@ _CORPUS: Final = Path(".torntail") / "corpus"
     epilog="\b\nExamples:\n"
     "  torntail fuzz jsonl --max-time 60\n"
     "  torntail fuzz mypackage.store:open_store --stop-at-first\n"
-    "  torntail fuzz mypackage.store:open_store --seed $COMMIT --shard 2/4 --max-time 600\n"
-    "\b\nExit codes: 0 no finding, 1 findings, 2 usage, 3 unknown, 4 broken baseline, 130 and 143\n"
-    "interrupted, 70 internal error.",
+    "  torntail fuzz mypackage.store:open_store --seed $COMMIT --shard 2/4\n"
+    "\b\nExit codes: 0 no finding, 1 findings, 2 usage, 3 unknown, 4 broken baseline,\n"
+    "130 interrupted, 143 terminated, 70 internal error.",
 )
 @click.argument("target", metavar="TARGET")
 @click.option("--seed", metavar="SEED", help="An integer or a commit hash; default is a new one.")
@@ -153,7 +154,7 @@ def fuzz_command(
     for option, value in (("--level", level), ("--durability", durability), ("--shard", shard)):
         if value is not None:
             again += [option, value]
-    print_fuzz(result, shlex.join(again))
+    print_fuzz(result, shlex.join(again), finding_story)
     sys.stdout.flush()
     sys.exit(result.exit_code)
 

@@ -44,7 +44,8 @@ long as the same clause is violated with the same cause. PATH is written anew un
 another file.
 
 \b
-Exit code: 0 written, 2 an error in the file or in usage, 5 the recorded finding does not show.
+Exit code: 0 written, 2 an error in the file or in usage,
+           5 the recorded finding does not show.
 
 \b
 Examples:
@@ -110,8 +111,10 @@ _RECHECK_HELP: Final = """Judge a recorded run again, without running its store.
 RUN is a run's directory under .torntail/runs, or the witness of one finding in it.
 
 \b
-Exit code: 0 nothing is violated, 1 the recorded violation shows again, or another does,
-           2 the directory cannot be read, 5 a recorded violation does not show again.
+Exit code: 0 nothing is violated,
+           1 the recorded violation shows again, or another does,
+           2 the directory cannot be read,
+           5 a recorded violation does not show again.
 
 \b
 Examples:
@@ -136,7 +139,7 @@ def recheck_command(run: Path, store: str | None) -> None:
         _say_rechecked(one)
     left = unrecorded(run)
     for directory in left:
-        told = f"NOT KEPT    {directory}: only its steps; replay its scenario"
+        told = f"NOT KEPT    {directory}: it takes its store to judge it; replay its scenario"
         click.echo(printable(told, 4000))
     if left:
         click.echo(f"{len(rechecked)} of {len(rechecked) + len(left)} findings judged again")

@@ -16,12 +16,13 @@ from typing import Any, Final
 
 import click
 import msgspec
-from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from torntail import __version__
 from torntail.cli_runs import fail, recheck_command, shrink_command
 from torntail.drive.target import TargetError, target_of
+from torntail.report.console import print_table, result_console
 from torntail.report.inspection import printable
 from torntail.scenarios.batch import FileResult, replay_files
 from torntail.scenarios.crash_replay import CrashLimits
@@ -62,7 +63,8 @@ SKIPPED  it does not apply to a store that claims no more than this one
 ERROR    the file or the store cannot be used
 
 \b
-Exit code: 0 all hold, 1 a clause is violated, 2 an error in a file or in usage, 3 unknown.
+Exit code: 0 all hold, 1 a clause is violated,
+           2 an error in a file or in usage, 3 unknown.
 
 \b
 Examples:
@@ -158,7 +160,12 @@ def replay_command(
     )
     printer = _Printer(order, to_stdout)
     began = time.monotonic()
-    results = replay_files(order, seconds=max_time, done=printer.result)
+    try:
+        results = replay_files(order, seconds=max_time, done=printer.result)
+    except KeyboardInterrupt:
+        printer.summary(printer.results, time.monotonic() - began)
+        printer.interrupted(len(files))
+        raise
     printer.summary(results, time.monotonic() - began)
     if json_path is not None:
         _write_json(results, json_path, to_stdout)
@@ -171,12 +178,14 @@ class _Printer:
     def __init__(self, order: ReplayOrder, to_stderr: bool) -> None:
         self._order = order
         self._to_stderr = to_stderr
+        self.results: list[FileResult] = []
 
     def _say(self, text: str = "") -> None:
         click.echo(printable(text, 4000), err=self._to_stderr)
 
     def result(self, result: FileResult) -> None:
         """One line for a scenario, more where it failed or the story is asked for."""
+        self.results.append(result)
         replay = result.replay
         if replay is None:
             self._say(f"ERROR    {result.error}")
@@ -198,6 +207,10 @@ class _Printer:
                 command += [f"--{option}", value]
         return shlex.join(command)
 
+    def interrupted(self, files: int) -> None:
+        """How many scenarios were not carried out before an interrupt."""
+        self._say(f"interrupted: {files - len(self.results)} of {files} scenarios were not run")
+
     def summary(self, results: Sequence[FileResult], seconds: float) -> None:
         """The sum of all, after notes about odd places."""
         for result in results:
@@ -213,11 +226,20 @@ class _Printer:
         )
         images = sum(one.replay.images for one in results if one.replay is not None)
         self._say(f"{told} · {images} disks loaded in {seconds:.1f} s")
-        if counts["skipped"] == len(results):
+        if results and counts["skipped"] == len(results):
             self._say("nothing was run: none of these scenarios applies to this store")
-        failed = [one for one in results if one.replay and one.replay.status == "failed"]
-        if failed and failed[-1].replay is not None:
-            self._say(self._command(failed[-1].path, failed[-1].replay))
+        commands = [
+            self._command(one.path, one.replay)
+            for one in results
+            if one.replay is not None and one.replay.status == "failed"
+        ]
+        if len(commands) > 1:
+            self._say("each alone:")
+            for command in commands:
+                self._say(f"  {command}")
+            self._say(f"(the first of {len(commands)})")
+        if commands:
+            self._say(commands[0])
 
 
 def _gist(replay: Replay) -> str:
@@ -296,11 +318,8 @@ def scenarios_command(paths: tuple[Path, ...]) -> None:
             continue
         clauses = ", ".join(dict.fromkeys(one.clause for one in scenario.expect))
         cells = (scenario.kind, scenario.id, clauses, scenario.store, scenario.title)
-        table.add_row(*(printable(cell).replace("[", r"\[") for cell in cells))
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console = Console(highlight=False, width=160)
-    console.print(table)
+        table.add_row(*(Text(printable(cell)) for cell in cells))
+    print_table(result_console(), table)
     sys.exit(code)
 
 

@@ -166,6 +166,41 @@ def test_explain_lists_a_group() -> None:
     assert lines[4] == "RW-5   an empty batch does nothing"
 
 
+def test_explain_names_the_groups_where_there_is_no_such_clause() -> None:
+    result = CliRunner().invoke(main, ["explain", "xx"])
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr == (
+        "torntail: no clause 'XX' in the contract (groups: RW, CR, CL, DM, IO, MW, LV, VD; "
+        "torntail explain DM lists the clauses of one)\n"
+    )
+
+
+@pytest.mark.parametrize("command", [[], *([name] for name in main.commands)])
+def test_help_fits_a_terminal_of_80_columns(command: list[str]) -> None:
+    result = CliRunner().invoke(main, [*command, "--help"], terminal_width=80)
+    assert result.exit_code == 0
+    assert [line for line in result.stdout.splitlines() if len(line) > 80] == []
+
+
+def test_outside_of_a_terminal_no_line_is_wrapped(capsys: pytest.CaptureFixture[str]) -> None:
+    long = "a sentence of many words " * 12
+    certificate = Certificate(
+        torntail="0",
+        target="x",
+        seed=0,
+        capabilities=Capabilities(),
+        request=Request(level="none"),
+        results=(ClauseResult("RW-5", "fail", 1, long.strip()), ClauseResult("RW-6", "pass", 1)),
+        findings=(Finding("RW-5", long, "a-case", (long,), "cause", f"again {long}"),),
+    )
+    print_certificate(certificate, 1.0)
+    lines = capsys.readouterr().out.splitlines()
+    assert f"RW-5 violated: {long}" in lines
+    assert f"  1. {long}" in lines
+    assert lines[-1] == f"again {long}"
+    assert [line for line in lines if line.startswith("RW-6") and line.endswith(" ")] == []
+
+
 def test_the_end_of_a_certificate(capsys: pytest.CaptureFixture[str]) -> None:
     results = (
         ClauseResult("RW-1", "pass", 1),

@@ -76,6 +76,10 @@ def test_an_error_in_one_file_does_not_hide_the_others(saved: Path) -> None:
         (["shrink", "."], "is a folder"),
         (["recheck", "missing"], "is no directory"),
         (["recheck", "."], "holds neither history.json nor crash.json"),
+        (["recheck", "runs"], "runs holds runs: name one of them, the newest is runs/2"),
+        (["recheck", "runs/3"], "runs/3 is a run that has found nothing"),
+        (["replay", "good.json", "--store", "good.py:store"], "name the module, good:store"),
+        (["shrink", "good.json", "--store", "tests.zoo.hostile:gone"], "has no attribute"),
         (["scenarios", "missing"], "cannot be read"),
     ],
 )
@@ -83,6 +87,12 @@ def test_a_mistake_is_told_in_one_line_and_exit_2(
     arguments: list[str], told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    if arguments[-1].startswith("runs"):
+        for run in ("1", "2"):
+            (tmp_path / "runs" / run / "01-CR-1").mkdir(parents=True)
+            (tmp_path / "runs" / run / "01-CR-1" / "crash.json").write_text("{}")
+        (tmp_path / "runs" / "3").mkdir()
+        (tmp_path / "runs" / "3" / "run.json").write_text("{}")
     if "good.json" in arguments:
         scenario = load_scenario(CORPUS / "durability" / "no-fsync.json")
         save_scenario(scenario, tmp_path / "good.json")
@@ -90,6 +100,40 @@ def test_a_mistake_is_told_in_one_line_and_exit_2(
     assert result.exit_code == 2, result.output
     assert told in result.stderr
     assert len(result.stderr.strip().splitlines()) == 1
+
+
+def test_the_first_failure_is_the_last_line_and_all_are_listed(saved: Path) -> None:
+    scenario = load_scenario(saved)
+    paths = [saved.with_name(f"{name}.json") for name in ("a", "b")]
+    for path in paths:
+        save_scenario(msgspec.structs.replace(scenario, id=path.stem), path)
+    result = torntail("replay", saved.parent)
+    assert result.exit_code == 1
+    commands = [f"torntail replay {one} --store {NO_FSYNC}" for one in (*paths, saved)]
+    assert result.stdout.splitlines()[-6:] == [
+        "each alone:",
+        *(f"  {command}" for command in commands),
+        "(the first of 3)",
+        commands[0],
+    ]
+
+
+def test_a_store_that_cannot_be_opened_is_named(
+    saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "unopenable.py").write_text("def open_store(root): raise OSError('no room')\n")
+    result = torntail("replay", saved, "--store", "unopenable:open_store")
+    assert result.exit_code == 2
+    assert result.stdout.splitlines()[0] == (
+        f"ERROR    {saved}: unopenable:open_store raised OSError when called with an empty "
+        "directory: no room"
+    )
+    # Its own store: then it is the file that has to be changed.
+    save_scenario(msgspec.structs.replace(load_scenario(saved), store="gone:open_store"), saved)
+    result = torntail("replay", saved)
+    assert result.exit_code == 2
+    assert result.stdout.startswith(f"ERROR    {saved}: store: there is no module 'gone'")
 
 
 def test_a_store_that_ends_the_process_is_a_violation_and_the_others_are_run(

@@ -46,6 +46,29 @@ def test_a_module_beside_the_caller_is_found(
 
 
 @pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("mystore.py:open_store", "names a file: name the module, mystore:open_store"),
+        ("mystore.py", "names a file: name the module, mystore:FACTORY"),
+        ("./stores/mine.py:open_store", "names a file: name the module, stores.mine:open_store"),
+        ("stores/mine:open_store", "names a file: name the module, stores.mine:open_store"),
+        (
+            "/a/mine.py:open_store",
+            "names a file: go to the folder /a and name the module, mine:open_store",
+        ),
+        (
+            "../mine.py:open_store",
+            "names a file: go to the folder .. and name the module, mine:open_store",
+        ),
+    ],
+)
+def test_a_file_in_the_place_of_a_module_is_told_how_to_write(name: str, said: str) -> None:
+    with pytest.raises(TargetError) as caught:
+        target_of(name)
+    assert str(caught.value) == f"TARGET {name!r} {said}"
+
+
+@pytest.mark.parametrize(
     ("source", "said"),
     [
         ("import no_such_thing", "needs 'no_such_thing', which is not installed here"),

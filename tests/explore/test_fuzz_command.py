@@ -41,6 +41,16 @@ def child(folder: Path, *arguments: str) -> subprocess.Popen[str]:
     )
 
 
+def story(output: str) -> list[str]:
+    """The lines from the first step to what the next process found, without what calls gave."""
+    lines = [line.partition(" → ")[0] for line in output.splitlines()]
+    begin = next(index for index, line in enumerate(lines) if line.startswith("  1. create"))
+    end = lines.index("  a new process opens the store and loads:")
+    assert any(" killed, " in line or "power fails" in line for line in lines[begin:end])
+    assert "  on the disk then:" in lines[begin:end]
+    return lines[begin : end + 2]
+
+
 @pytest.fixture(autouse=True)
 def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
@@ -63,8 +73,10 @@ def test_a_finding_is_saved_and_the_last_line_shows_it_again() -> None:
     assert scenario.finding.clause in result.stdout
     assert len(scenario.plan) <= 12
     assert f"Found by torntail fuzz on {NO_CLOSERS} with seed 1." == scenario.origin
-    again = CliRunner().invoke(main, last.split()[1:])
+    again = CliRunner().invoke(main, ["replay", "--explain", *last.split()[2:]])
     assert again.exit_code == 1
+    # The same story: the calls, the crash, the disk, what came back.
+    assert story(again.stdout) == story(result.stdout)
     fixed = CliRunner().invoke(main, ["replay", path, "--store", "jsonl"])
     assert fixed.exit_code == 0
     before = Path(path).read_bytes()

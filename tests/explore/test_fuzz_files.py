@@ -173,3 +173,30 @@ def test_a_run_is_written_with_what_it_found(tmp_path: Path) -> None:
         witness = result.run / told["witness"]
         assert (witness / "steps.txt").is_file()
         assert (witness / "crash.json").is_file() == (kept.finding.crash is not None)
+
+
+def test_what_an_error_of_the_disk_led_to_is_kept_with_its_disk(tmp_path: Path) -> None:
+    result = fuzz(
+        "tests.zoo.io_errors:swallows_a_write_error",
+        seed=1,
+        max_examples=25,
+        stop_at_first=True,
+        workers=0,
+        images=60,
+        runs=tmp_path / "runs",
+    )
+    (kept,) = result.findings
+    assert kept.witness is not None
+    assert kept.finding.error is not None
+    record = json.loads((kept.witness / "io.json").read_bytes())
+    assert (record["clause"], record["sentence"]) == (kept.finding.clause, kept.finding.sentence)
+    assert len(record["steps"]) == len(kept.finding.error.steps)
+    disk = {
+        path.relative_to(kept.witness / "disk").as_posix(): path.read_bytes()
+        for path in (kept.witness / "disk").rglob("*")
+        if path.is_file()
+    }
+    assert disk == kept.finding.error.files
+    steps = (kept.witness / "steps.txt").read_text().splitlines()
+    assert any("fails with" in step for step in steps)
+    assert steps[-1] == f"{kept.finding.sentence} (model: {kept.finding.model})"

@@ -183,7 +183,7 @@ def test_each_is_run_on_its_own_store_if_none_is_named(cases: Project) -> None:
     result = cases.run("fault-scenarios", "-p", "no:randomly", "--import-mode=importlib")
     result.assert_outcomes(passed=2, errors=1)
     (told,) = section(result.outlines, "ERROR at setup of scenario own")
-    assert told.startswith("TARGET 'nosuch' is neither one of memory, jsonl, sqlite")
+    assert told.startswith("fault-scenarios/own.json: TARGET 'nosuch' is neither one of memory")
 
 
 def test_what_proves_nothing_is_no_pass(project: Project) -> None:

@@ -25,12 +25,22 @@ GOOD: dict[str, Any] = {
     "id": "good",
     "class": "gap",
     "title": "A title",
-    "plan": [{"operation": "load", "session": "s", "probes": ["DM-3"]}],
+    "plan": [{"operation": "load", "session": "s", "probes": ["RW-8"]}],
     "expect": [{"clause": "DM-3", "outcome": "it is refused"}],
 }
 CRASH = {"fault": "crash", "during": 0, "model": "kill"}
 FOUND = [{"clause": "DM-1", "outcome": "o", "session": "s", "loads": "corrupted"}]
 EVENT = {"type": "x", "seq": 0, "time": 0, "data": None}
+
+
+CREATE = {
+    "operation": "create",
+    "header": {"type": "session", "version": 0, "id": "session-1", "createdAt": 1},
+}
+
+
+def damage(**more: Any) -> dict[str, Any]:
+    return {"operation": "damage", "session": "session-1", **more}
 
 
 def text_of(**changes: Any) -> bytes:
@@ -79,16 +89,28 @@ CASES: list[tuple[bytes, str]] = [
     (text_of(torntail=True), "torntail: is missing or no number"),
     (b"{}", "torntail: is missing"),
     (text_of(titel="x"), "titel: unknown field: use title"),
-    (text_of(**{"class": "gaps"}), "class: invalid enum value 'gaps'"),
+    (
+        text_of(**{"class": "gaps"}),
+        "class: 'gaps' is not known: use gap, or another of damage, device, durability, ",
+    ),
+    (text_of(level="all"), "level: 'all' is not known: use one of none, power, process"),
+    (
+        text_of(**{"class": None}),
+        "class: is to be a text, not null",
+    ),
+    (
+        json.dumps({"torntail": 1, "id": "x", "class": "gap", "title": "t", "expect": []}).encode(),
+        "plan: is missing: this scenario needs torntail, id, class, title, plan, expect",
+    ),
     (text_of(id="../up"), "id: is to be of small letters, digits and hyphens"),
     (text_of(id="Good"), "id: is to be of small letters"),
-    (text_of(id=7), "id: expected `str`, got `int`"),
+    (text_of(id=7), "id: is to be a text, not an integer"),
     (text_of(title=" "), "title: is empty"),
     (text_of(teaches="a\nb"), "teaches: has several lines"),
     (text_of(plan=[]), "plan: has no operations"),
-    (text_of(plan={}), "plan: expected `array`, got `object`"),
-    (text_of(plan=None), "plan: expected `array`, got `null`"),
-    (text_of(plan=[7]), "plan[0]: expected `object`, got `int`"),
+    (text_of(plan={}), "plan: is to be a list, not an object"),
+    (text_of(plan=None), "plan: is to be a list, not null"),
+    (text_of(plan=[7]), "plan[0]: is to be an object, not an integer"),
     (text_of(plan=[{}]), "plan[0].operation: is missing: use one of create, append"),
     (text_of(plan=[{"operation": "lode"}]), "plan[0].operation: lode is not known: use load"),
     (text_of(plan=[{"operation": []}]), "plan[0].operation: [] is not known"),
@@ -96,7 +118,48 @@ CASES: list[tuple[bytes, str]] = [
         text_of(plan=[{"operation": "load", "sesion": "s"}]),
         "plan[0].sesion: unknown field: use session",
     ),
-    (text_of(plan=[{"operation": "load"}]), "plan[0]: object missing required field `session`"),
+    (text_of(plan=[{"operation": "load"}]), "plan[0].session: is missing: load needs session"),
+    (text_of(plan=[CREATE, damage()]), "plan[1].kind: is missing: damage needs session, kind"),
+    (
+        text_of(plan=[CREATE, damage(kind="garbel")]),
+        "plan[1].kind: 'garbel' is not known: use garble, or another of add, crlf, cut, ",
+    ),
+    (
+        text_of(plan=[CREATE, damage(kind="add", variant="fragmnet")]),
+        "plan[1].variant: 'fragmnet' is not known: use fragment",
+    ),
+    (
+        text_of(plan=[CREATE, damage(kind="add")]),
+        "plan[1].variant: is missing: use one of fragment, nul-run, ",
+    ),
+    (
+        text_of(plan=[CREATE, damage(kind="garble", variant="fragment")]),
+        "plan[1].variant: is for trail, rewrite, add alone: leave it out",
+    ),
+    (
+        text_of(plan=[CREATE, damage(kind="misplace")]),
+        "plan[1].other: is missing: misplace needs the name of a second session",
+    ),
+    (
+        text_of(plan=[CREATE, damage(kind="misplace", other="x")]),
+        "plan[1].other: no create of the plan names 'x'",
+    ),
+    (
+        text_of(plan=[CREATE, damage(kind="garble", session="session-2")]),
+        "plan[1].session: no create of the plan names 'session-2': use session-1, or create it",
+    ),
+    (
+        text_of(plan=[CREATE, {"operation": "append", "session": "t", "events": [EVENT]}]),
+        "plan[1].session: no create of the plan names 't': use one of session-1, or create it",
+    ),
+    (
+        text_of(plan=[{"operation": "load", "session": "s", "probes": ["DM-3"]}]),
+        "plan[0].session: no create of the plan names 's': create it before (to try an unknown",
+    ),
+    (
+        text_of(plan=[{"operation": "together", "operations": [{"operation": "load"}]}]),
+        "plan[0].operations[0].session: is missing: load needs session",
+    ),
     (
         text_of(plan=[{"operation": "load", "session": "s", "store": 99}]),
         "plan[0].store: is to be from 0 to 7",
@@ -221,7 +284,7 @@ def test_the_good_one_is_taken(tmp_path: Path) -> None:
         id="good",
         kind="gap",
         title="A title",
-        plan=(Load(session="s", probes=("DM-3",)),),
+        plan=(Load(session="s", probes=("RW-8",)),),
         expect=(Expectation(clause="DM-3", outcome="it is refused"),),
     )
 
@@ -273,7 +336,7 @@ def test_an_odd_place_is_told(tmp_path: Path) -> None:
         id="good",
         kind="gap",
         title="A title",
-        plan=(Load(session="s"),),
+        plan=(Load(session="s", probes=("RW-8",)),),
         expect=(Expectation(clause="DM-3", outcome="o"),),
     )
     assert place_of(scenario, tmp_path) == tmp_path / "gap" / "good.json"
@@ -290,7 +353,7 @@ def test_saving_leaves_the_old_file_or_the_new_one(tmp_path: Path) -> None:
         id="good",
         kind="gap",
         title="A title",
-        plan=(Load(session="s"),),
+        plan=(Load(session="s", probes=("RW-8",)),),
         expect=(Expectation(clause="DM-3", outcome="o"),),
     )
     save_scenario(scenario, path)

@@ -12,7 +12,13 @@ from tests.scenarios.make_corpus import repinned
 from torntail.judge.capabilities import Capabilities
 from torntail.judge.history import Append, Create, Load
 from torntail.scenarios.files import load_scenario
-from torntail.scenarios.format import CrashFault, Expectation, FileFault, Scenario
+from torntail.scenarios.format import (
+    CrashFault,
+    Expectation,
+    FileFault,
+    RecordedFinding,
+    Scenario,
+)
 from torntail.scenarios.outcome import Replay
 from torntail.scenarios.replay import Replayer, StoreChoice, replay
 from torntail.session import SessionEvent, SessionHeader
@@ -174,6 +180,16 @@ def test_more_is_asked_of_a_store_than_it_claims_only_on_demand() -> None:
 def test_a_clause_that_is_not_claimed_is_skipped() -> None:
     got = replay(scenario(expect="CR-8", faults=(CrashFault(during=1, model="kill"),)))
     assert (got.status, got.reason) == ("skipped", "the store does not claim atomic_batch")
+
+
+def test_what_a_store_was_seen_to_violate_is_replayed_on_it_whatever_it_claims() -> None:
+    claims = Capabilities(checks_seq=False)
+    kill = CrashFault(during=1, model="kill")
+    wanted = scenario(expect="CR-5", capabilities=claims, faults=(kill,))
+    got = replay(wanted)
+    assert (got.status, got.reason) == ("skipped", "the store does not claim checks_seq")
+    found = RecordedFinding(clause="CR-5", sentence="s", cause="c")
+    assert replay(msgspec.structs.replace(wanted, finding=found)).status == "fixed"
 
 
 def test_a_found_file_is_for_its_layout() -> None:

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 from tests.scenarios.schema_check import problems
 from tests.scenarios.values import data, scenarios
-from torntail.judge.history import Append, Load
+from torntail.judge.history import Append, Create, Load
 from torntail.scenarios.content import BadContent, bytes_of, pieces_of
 from torntail.scenarios.format import Expectation, FileFault, Scenario
 from torntail.scenarios.reading import parse_scenario
 from torntail.scenarios.schema import SCHEMA_PATH, schema, schema_text
 from torntail.scenarios.text import scenario_text
-from torntail.session import SessionEvent, same_json
+from torntail.session import SessionEvent, SessionHeader, same_json
 
 
 @settings(max_examples=60, deadline=None)
@@ -108,10 +108,10 @@ def test_values_keep_their_kind() -> None:
         id="a",
         kind="gap",
         title="t",
-        plan=(Append(session="s", events=(event,)),),
+        plan=(Create(header=SessionHeader("s", 1)), Append(session="s", events=(event,))),
         expect=(Expectation(clause="DM-3", outcome="o"),),
     )
-    (append,) = parse_scenario(scenario_text(scenario).encode(), "x").plan
+    _, append = parse_scenario(scenario_text(scenario).encode(), "x").plan
     assert isinstance(append, Append)
     assert [type(one) for one in append.events[0].data] == [type(one) for one in numbers]
     assert same_json(append.events[0].to_json(), event.to_json())

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import msgspec
 from hypothesis import strategies as st
 
 from torntail.crash.choices import FileChoice
 from torntail.crash.crashes import Crash
 from torntail.crash.devices import BitRot, CutFile, LostWrite, LyingSync, RolledBackFile
 from torntail.crash.io_faults import IoFault, SyncFailure
+from torntail.explore.sound_calls import created_sessions, strangers
 from torntail.judge.capabilities import Capabilities
 from torntail.judge.history import (
     Append,
@@ -96,6 +98,10 @@ def _call(operation: Any, **fields: Any) -> st.SearchStrategy[Any]:
     return st.builds(operation, probes=probes, store=stores, **fields)
 
 
+def _with_a_variant(damage: Damage) -> Damage:
+    return msgspec.structs.replace(damage, variant="fragment") if damage.kind == "add" else damage
+
+
 batches = st.lists(events, min_size=1, max_size=3).map(tuple)
 simple_calls = st.one_of(
     _call(Create, header=headers),
@@ -117,9 +123,8 @@ operations = st.one_of(
         kind=st.sampled_from(["cut", "add", "flip", "restore"]),
         record=counts,
         amount=st.integers(-99, 99),
-        variant=words,
         other=texts(),
-    ),
+    ).map(_with_a_variant),
 )
 
 models = st.sampled_from(["kill", "ordered", "posix"])
@@ -227,6 +232,11 @@ def scenarios(draw: Any) -> Scenario:
                     sync=draw(st.none() | st.just(SyncFailure(pages="dirty"))),
                 ),
             )
+    if kind != "file":
+        recoveries = [call for fault in faults for call in getattr(fault, "recovery", ())]
+        calls = [*plan, *recoveries]
+        missing = {name: None for _, name in strangers(calls, created_sessions(calls))}
+        plan = (*(Create(header=SessionHeader(name, 1)) for name in missing), *plan)
     found = st.builds(RecordedFinding, clause=words, sentence=words, cause=words)
     return Scenario(
         torntail=1,

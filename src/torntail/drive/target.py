@@ -103,6 +103,8 @@ def _title(factory: Factory) -> str:
 
 def _import(name: str) -> Factory:
     module_name, colon, attribute = name.partition(":")
+    if module_name.endswith(".py") or "/" in module_name:
+        raise TargetError(f"TARGET {name!r} names a file: {_advice(module_name, attribute)}")
     if not colon or not module_name or not attribute:
         near = difflib.get_close_matches(name.lower(), BUILT_IN, n=1)
         if near:
@@ -142,6 +144,15 @@ def _import(name: str) -> Factory:
             "directory (pathlib.Path) and returns a store"
         )
     return cast(Factory, value)
+
+
+def _advice(file: str, attribute: str) -> str:
+    """How to write the module that a file holds."""
+    path = Path(os.path.normpath(file.removesuffix(".py")))
+    factory = attribute or "FACTORY"
+    if path.is_absolute() or ".." in path.parts:
+        return f"go to the folder {path.parent} and name the module, {path.name}:{factory}"
+    return f"name the module, {'.'.join(path.parts)}:{factory}"
 
 
 def _check_signature(title: str, factory: Factory) -> None:

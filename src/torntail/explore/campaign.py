@@ -59,9 +59,22 @@ __all__ = [
     "CampaignStarted",
     "CaseEnded",
     "CrashesWent",
+    "Interrupted",
     "Progress",
     "certify",
 ]
+
+
+class Interrupted(KeyboardInterrupt):
+    """A campaign was ended before its time; `certificate` holds what was found by then.
+
+    Of a clause without a finding it says nothing. The cause is the interrupt itself.
+    """
+
+    def __init__(self, certificate: Certificate) -> None:
+        super().__init__()
+        self.certificate = certificate
+
 
 RUNS_DIRECTORY: Final = Path(".torntail") / "runs"
 
@@ -114,6 +127,7 @@ def certify(
         UnknownClauseError: `only` or `accept` name no clause.
         UnknownPlanError: `plan` names no plan.
         NoRoom: there is no scratch space, or so little that nothing could be tried.
+        Interrupted: Ctrl-C came; a `KeyboardInterrupt` that holds what was found by then.
     """
     if isinstance(factory, Target):
         target = factory
@@ -180,8 +194,15 @@ class _Campaign:
             return self._run(progress)
 
     def _run(self, progress: Progress) -> Certificate:
-        started = time.monotonic()
         notes: list[str] = []
+        try:
+            return self._run_to_the_end(progress, notes)
+        except KeyboardInterrupt as error:
+            self._tally.harness_error("interrupted")
+            raise Interrupted(self._certificate(None, notes)) from error
+
+    def _run_to_the_end(self, progress: Progress, notes: list[str]) -> Certificate:
+        started = time.monotonic()
         baseline_error = None
         with (
             case_scratch() as scratch,
@@ -215,6 +236,8 @@ class _Campaign:
             self._device_faults = crashed.device_faults
             self._findings |= {finding.cause: finding for finding in crashed.findings}
             notes += crashed.notes
+            if crashed.interrupted is not None:
+                raise crashed.interrupted
         certificate = self._certificate(baseline_error, notes)
         progress(CampaignEnded(certificate, time.monotonic() - started))
         return certificate

@@ -20,13 +20,14 @@ from torntail.drive.runner import Runner, hangs, keep_storage, run_history
 from torntail.drive.target import Target, TargetError, check_store
 from torntail.explore.room import lacks_room, no_room_in
 from torntail.explore.script import Case, Script
+from torntail.explore.sound_calls import created_sessions, strangers
 from torntail.explore.witness import Runs, describe_steps, keep_history
 from torntail.judge.history import History, Hung, Observation, Operation, Refused
 from torntail.judge.oracle import Judgement, Judging, judge
 from torntail.judge.verdict import Finding
 from torntail.record.scratch import FULL
 
-__all__ = ["CaseRunner", "cause_of"]
+__all__ = ["CaseRunner", "cause_of", "check_opens"]
 
 _IMPATIENT_SECONDS: Final = 5.0
 """How long a call may take once another one was seen to hang."""
@@ -55,30 +56,12 @@ class CaseRunner:
         script.reopen()
         log.load()
         with self._directory() as directory:
-            self._check_factory(directory)
+            check_opens(self._target, directory, self._onlooker, self.call_timeout)
             history = self._history(script.operations, directory)
         judging = judge(history, self._target.capabilities)
         if judging.harness_error:
             raise HarnessError(judging.harness_error)
         return next((one.sentence for one in judging.judgements if not one.passed), None)
-
-    def _check_factory(self, directory: Path) -> None:
-        """A factory that does not lead to a store is a mistake of the caller, not a finding."""
-        with Runner(
-            self._target, directory / "factory", self._onlooker, timeout=self.call_timeout
-        ) as runner:
-            store = runner.open(0)
-            if isinstance(store.opened, Hung):
-                raise TargetError(
-                    f"{self._target.name} had not returned after {store.opened.seconds:g} s when "
-                    "called with an empty directory"
-                )
-            if isinstance(store.opened, Refused):
-                raise TargetError(
-                    f"{self._target.name} raised {store.opened.exception} when called with an "
-                    f"empty directory: {store.opened.text}"
-                )
-            check_store(self._target.name, store.object, self._target.capabilities)
 
     def run(self, case: Case) -> tuple[History, Judging]:
         """A case and what the judge says of it; raises `HarnessError` if that proves nothing."""
@@ -143,6 +126,9 @@ class CaseRunner:
             while start < len(smallest) - 1 and left > 0:
                 end = min(start + size, len(smallest) - 1)
                 shorter = smallest[:start] + smallest[end:]
+                if _has_strangers(shorter) and not _has_strangers(operations):
+                    start += size  # A session that nothing creates is another question.
+                    continue
                 left -= len(shorter)
                 failing = self._still_failing(shorter, found)
                 if failing is None:
@@ -179,6 +165,30 @@ class CaseRunner:
             yield directory
         finally:
             shutil.rmtree(directory, ignore_errors=True)
+
+
+def check_opens(target: Target, directory: Path, onlooker: Onlooker, call_timeout: float) -> None:
+    """Opens a store below `directory`; raises `TargetError` where the factory leads to none.
+
+    That is a mistake of the caller, not a finding.
+    """
+    with Runner(target, directory / "factory", onlooker, timeout=call_timeout) as runner:
+        store = runner.open(0)
+        if isinstance(store.opened, Hung):
+            raise TargetError(
+                f"{target.name} had not returned after {store.opened.seconds:g} s when called "
+                "with an empty directory"
+            )
+        if isinstance(store.opened, Refused):
+            raise TargetError(
+                f"{target.name} raised {store.opened.exception} when called with an empty "
+                f"directory: {store.opened.text}"
+            )
+        check_store(target.name, store.object, target.capabilities)
+
+
+def _has_strangers(operations: Sequence[Operation]) -> bool:
+    return next(strangers(operations, created_sessions(operations)), None) is not None
 
 
 def _failure(judging: Judging, found: Judgement) -> Judgement | None:

@@ -51,6 +51,7 @@ def crash_campaign(
     device_plans: int = 0,
     io_runs: int = 0,
     power: bool = False,
+    result: CrashResult | None = None,
 ) -> CrashResult:
     """Crashes a target on about `images` distinct images, shared among `workers` processes.
 
@@ -61,8 +62,10 @@ def crash_campaign(
     `io_runs`, so many I/O errors are tried, apart as well, and power is cut after them if `power`
     says so. With no `models` nothing else is done.
 
-    With `workers` 0, or for a target that only this process knows, all is done here.
+    With `workers` 0, or for a target that only this process knows, all is done here. What comes of
+    it is put into `result` as it comes, so that it is there after an interrupt, too.
     """
+    result = CrashResult() if result is None else result
     count = workers if workers is not None else max(1, min(os.cpu_count() or 1, 8))
     if plan is not None:
         count = min(count, 1)
@@ -84,7 +87,6 @@ def crash_campaign(
                 power=power,
             )
         )
-    result = CrashResult()
     if count == 0:
         began = time.monotonic()
         for share in shares:

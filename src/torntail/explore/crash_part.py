@@ -49,12 +49,13 @@ class CrashOrder(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CrashOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What is new on the certificate."""
+    """What is new on the certificate; `interrupted` is what ended it before its time, if so."""
 
     findings: tuple[Finding, ...] = ()
     counts: Mapping[str, Any] = {}
     device_faults: dict[str, dict[str, int]] = {}
     notes: tuple[str, ...] = ()
+    interrupted: KeyboardInterrupt | None = None
 
 
 def crash_part(
@@ -106,23 +107,29 @@ def crash_part(
             )
         )
 
-    result = crash_campaign(
-        target,
-        MODELS_OF_LEVEL[request.level] if crashes else (),
-        seed=order.seed,
-        images=images,
-        durability=order.durability,
-        plan=order.plan,
-        # Asked for by their ids, clauses that are violated need no further search.
-        sought=[name for name in request.only if name in CLAUSES],
-        wanted=request.wants,
-        workers=order.workers,
-        progress=went,
-        hang_seconds=order.call_timeout,
-        device_plans=DEVICE_PLANS if strikes else 0,
-        io_runs=io_runs,
-        power=request.level == "power",
-    )
+    result = CrashResult()
+    interrupted: KeyboardInterrupt | None = None
+    try:
+        crash_campaign(
+            target,
+            MODELS_OF_LEVEL[request.level] if crashes else (),
+            seed=order.seed,
+            images=images,
+            durability=order.durability,
+            plan=order.plan,
+            # Asked for by their ids, clauses that are violated need no further search.
+            sought=[name for name in request.only if name in CLAUSES],
+            wanted=request.wants,
+            workers=order.workers,
+            progress=went,
+            hang_seconds=order.call_timeout,
+            device_plans=DEVICE_PLANS if strikes else 0,
+            io_runs=io_runs,
+            power=request.level == "power",
+            result=result,
+        )
+    except KeyboardInterrupt as interrupt:
+        interrupted = interrupt  # What was found by then is told.
     total = result.total()
     counts: dict[str, Any] = {
         "plans": total.plans,
@@ -146,7 +153,7 @@ def crash_part(
         tally.not_crashed(
             f"file operations of this store are not seen from inside Python: {result.unseen}"
         )
-        return CrashOutcome(counts=counts)
+        return CrashOutcome(counts=counts, interrupted=interrupted)
     found = [*result.findings, *map(_loss_finding, result.losses)]
     wanted = [one for one in found if request.wants(one.clause)]
     for loss in result.losses:
@@ -170,6 +177,7 @@ def crash_part(
         counts=counts,
         device_faults=total.device_faults,
         notes=_notes(request, result),
+        interrupted=interrupted,
     )
 
 

@@ -182,8 +182,9 @@ class _Campaign:
     def _end(self) -> None:
         """Whatever ended the run: what was found and not yet saved is saved, and all is told."""
         result = self.result
-        for finding in self.unsaved.values():
-            self._keep(finding)
+        if not self._has_enough():
+            for finding in self.unsaved.values():
+                self._keep(finding)
         self.unsaved.clear()
         result.total = total_report(self.reports)
         if self.corpus is not None:
@@ -240,7 +241,7 @@ class _Campaign:
         result.findings.append(kept)
         try:
             if self.run is not None:
-                kept.witness = self.run.keep(finding)
+                kept.witness = self.run.keep(finding, result.target.capabilities)
             if self.save is not None:
                 saved = self.save(finding, result)
                 if saved is not None:

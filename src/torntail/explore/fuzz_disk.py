@@ -14,6 +14,7 @@ from torntail.crash.io_faults import IoFault
 from torntail.explore.fuzz_bench import Bench
 from torntail.explore.fuzz_finding import FuzzFinding, sentence_cause
 from torntail.explore.io_run import IoRun, IoViolation
+from torntail.explore.io_shard import io_finding_of
 from torntail.explore.io_story import FOLLOWS
 from torntail.explore.io_trials import plan_base, trials_of, well_spread
 from torntail.explore.script import Case
@@ -28,7 +29,7 @@ def try_errors(bench: Bench, plan: Sequence[Operation], seed: int, count: int) -
     calls = tuple(_driven(plan))
     if not calls:
         return
-    run = _run(bench, lambda violation: bench.found(_finding(violation)))
+    run = _run(bench, lambda violation: bench.found(_finding(violation, run.counts.runs)))
     base = plan_base(Case("disk", (), calls))
     try:
         story = run.learn(base)
@@ -56,7 +57,7 @@ def shows_error(
     if not calls:
         return None
     shown: list[FuzzFinding] = []
-    run = _run(bench, lambda violation: shown.append(_finding(violation)))
+    run = _run(bench, lambda violation: shown.append(_finding(violation, run.counts.runs)))
     base = plan_base(Case("disk", (), calls))
     fault = msgspec.structs.replace(finding.fault, during=len(calls) - 1)
     for follow in FOLLOWS:
@@ -84,7 +85,7 @@ def _driven(plan: Iterable[Operation]) -> Iterable[Operation]:
             yield operation
 
 
-def _finding(violation: IoViolation) -> FuzzFinding:
+def _finding(violation: IoViolation, runs: int) -> FuzzFinding:
     fault: IoFault | None = violation.fault
     calls = violation.base.calls
     seen = calls if fault is None else calls[: fault.during + 1]
@@ -96,4 +97,5 @@ def _finding(violation: IoViolation) -> FuzzFinding:
         cause=sentence_cause(clause, sentence),
         operations=tuple(seen),
         fault=fault,
+        error=io_finding_of(violation, runs),
     )

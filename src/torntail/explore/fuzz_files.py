@@ -29,7 +29,9 @@ import msgspec
 from torntail.explore.crash_findings import keep_crash
 from torntail.explore.fuzz_finding import FuzzFinding
 from torntail.explore.fuzz_messages import CORPUS_FORMAT, CorpusPlan, from_line, to_line
-from torntail.explore.witness import describe_steps, keep_history
+from torntail.explore.io_findings import keep_io
+from torntail.explore.witness import keep_history
+from torntail.judge.capabilities import Capabilities
 
 __all__ = ["CannotWrite", "Corpus", "RunDirectory", "prepare"]
 
@@ -117,7 +119,7 @@ class RunDirectory:
         except OSError as error:
             raise CannotWrite(self.path, error) from error
 
-    def keep(self, finding: FuzzFinding) -> Path:
+    def keep(self, finding: FuzzFinding, capabilities: Capabilities) -> Path:
         """Keeps the witness of a finding, as `certify` keeps its own; raises `CannotWrite`."""
         self._kept += 1
         directory = self.path / f"{self._kept:02d}-{finding.clause}"
@@ -125,11 +127,12 @@ class RunDirectory:
             directory.mkdir()
             if finding.crash is not None:
                 keep_crash(directory, finding.crash)
+            if finding.error is not None:
+                keep_io(directory, finding.error)
             if finding.history:
-                keep_history(directory, finding.history, finding.sentence)
+                keep_history(directory, finding.history, finding.sentence, capabilities)
             else:
-                steps = describe_steps(finding.operations, None)
-                text = "".join(f"{number}. {step}\n" for number, step in enumerate(steps, 1))
+                text = "".join(f"{number}. {one}\n" for number, one in enumerate(finding.steps, 1))
                 text += f"\n{finding.sentence} (model: {finding.model})\n"
                 (directory / "steps.txt").write_text(text, "utf-8", "backslashreplace")
         except OSError as error:

@@ -12,7 +12,11 @@ from typing import Literal
 import msgspec
 
 from torntail.crash.io_faults import IoFault, fault_told
+from torntail.explore.crash_findings import crash_finding
 from torntail.explore.crash_shard import CrashFinding
+from torntail.explore.io_findings import io_finding
+from torntail.explore.io_shard import IoFinding
+from torntail.explore.witness import describe_steps
 from torntail.judge.history import History, Observation, Operation, Returned, StrangeResult
 
 __all__ = ["FuzzFinding", "FuzzKind", "crash_finding_of", "loss_finding", "sentence_cause"]
@@ -28,8 +32,8 @@ class FuzzFinding(msgspec.Struct, frozen=True, kw_only=True):
 
     `operations` are the plan up to where it showed, damage included, and `history` what came of
     them; `crash` tells of the disk, where a crash showed it, and `late` from which part of the
-    call's moments on it was sought; `fault` is the disk's error in the last call. `small`: its
-    history was made as small as could be.
+    call's moments on it was sought; `fault` is the disk's error in the last call, and `error` what
+    the store did with it. `small`: its history was made as small as could be.
     """
 
     kind: FuzzKind
@@ -41,7 +45,17 @@ class FuzzFinding(msgspec.Struct, frozen=True, kw_only=True):
     crash: CrashFinding | None = None
     late: float = 0.0
     fault: IoFault | None = None
+    error: IoFinding | None = None
     small: bool = False
+
+    @property
+    def steps(self) -> tuple[str, ...]:
+        """What was done and what struck, a line each."""
+        if self.error is not None:
+            return io_finding(self.error, (), None).steps
+        if self.crash is not None:
+            return crash_finding(self.crash, (), None).steps
+        return describe_steps(self.operations, self.history or None)
 
     @property
     def model(self) -> str:

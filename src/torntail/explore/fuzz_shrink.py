@@ -1,4 +1,4 @@
-"""Making a fuzzing finding small: calls and events are dropped as long as its fault still shows.
+"""Making a fuzzing finding small: calls, events and values, as long as its fault still shows.
 
 A crash is sought again inside the last call of what is left alone: it was found there, and the
 whole expansion of each shorter plan (`crash_shrink`) would take many times as long. A history
@@ -26,11 +26,14 @@ from torntail.explore.fuzz_disk import shows_error
 from torntail.explore.fuzz_finding import FuzzFinding, crash_finding_of
 from torntail.explore.fuzz_trial import Trial
 from torntail.explore.script import Case
+from torntail.explore.smaller_values import smaller_values, volume
 from torntail.judge.history import Operation
 
 __all__ = ["smaller"]
 
 _RUNS: Final = 150
+_VALUE_RUNS: Final = 40
+"""How many plans with smaller values are tried, beyond those with fewer calls."""
 
 
 def smaller(bench: Bench, finding: FuzzFinding, still_time: Callable[[], bool]) -> FuzzFinding:
@@ -51,6 +54,7 @@ class _Smaller(Dropping):
         self.best = finding
         self.still_time = still_time
         self.runs = 0
+        self.most_runs = _RUNS
 
     @property
     def calls(self) -> tuple[Operation, ...]:
@@ -63,10 +67,29 @@ class _Smaller(Dropping):
     def smallest(self) -> FuzzFinding:
         if self.shows(self.best.operations):
             self.drop()
+            self.most_runs = self.runs + _VALUE_RUNS
+            self._shrink_values()
         return msgspec.structs.replace(self.best, small=True)
 
     def may_go_on(self) -> bool:
-        return self.runs < _RUNS and self.still_time()
+        return self.runs < self.most_runs and self.still_time()
+
+    def _shrink_values(self) -> None:
+        """Takes smaller values until none that was not tried yet shows the fault."""
+        tried: set[str] = set()
+        taken = True
+        while taken:
+            taken = False
+            for calls in smaller_values(self.calls):
+                key = repr(calls)
+                if key in tried or volume(calls) >= volume(self.calls):
+                    continue
+                if not self.may_go_on():
+                    return
+                tried.add(key)
+                if self.shows(calls):
+                    taken = True
+                    break
 
     def shows(self, calls: tuple[Operation, ...]) -> bool:
         if not self.may_go_on():

@@ -30,7 +30,7 @@ from torntail.judge.io_steps import IoStep, Taking
 from torntail.record.inprocess import RecordingFailed
 from torntail.record.slots import Slot
 
-__all__ = ["IoFinding", "io_share"]
+__all__ = ["IoFinding", "io_finding_of", "io_share"]
 
 _PLANS: Final = 9
 _TAKINGS: Final = 30
@@ -89,7 +89,7 @@ def io_share(
     def on_violation(violation: IoViolation) -> None:
         if lacks_room(slot.path, ""):  # What a store says of a full disk is our own doing here.
             raise no_room_in(slot.path)
-        finding = _finding(violation, run.counts.runs)
+        finding = io_finding_of(violation, run.counts.runs)
         known = causes.get(finding.cause)
         if known is not None and known.calls <= finding.calls:
             return
@@ -189,7 +189,8 @@ def _in_turn(
     return [group[turn] for turn in range(rounds) for group in groups if turn < len(group)]
 
 
-def _finding(violation: IoViolation, runs: int) -> IoFinding:
+def io_finding_of(violation: IoViolation, runs: int) -> IoFinding:
+    """A violation as it is reported, found after so many runs."""
     breach, image = violation.breach, violation.image
     return IoFinding(
         clause=breach.clause,

@@ -6,16 +6,61 @@ decide what is left out (`dropping`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 import msgspec
 
 from torntail.judge.capabilities import Capabilities
-from torntail.judge.history import Append, Create, Load, Operation, Reopen
+from torntail.judge.history import (
+    Append,
+    Create,
+    Damage,
+    Inspect,
+    Load,
+    Operation,
+    Reopen,
+    Together,
+)
 from torntail.session import SessionEvent, interrupted_turn_closers
 
-__all__ = ["sound_calls"]
+__all__ = ["created_sessions", "sound_calls", "strangers"]
+
+_TRY_THE_UNKNOWN: Final = frozenset({"RW-3", "RW-5", "RW-8"})
+"""What an append to a session that there is not, or a load of it, may put to the test."""
+
+_OF_ALL_STORAGE: Final = ("root-is-a-file", "restore")
+
+
+def created_sessions(calls: Iterable[Operation]) -> tuple[str, ...]:
+    """The names of the sessions that calls create, in their order."""
+    names: dict[str, None] = {}
+    for call in calls:
+        if isinstance(call, Create):
+            names[call.header.id] = None
+        elif isinstance(call, Together):
+            names |= dict.fromkeys(created_sessions(call.operations))
+    return tuple(names)
+
+
+def strangers(calls: Sequence[Operation], created: Collection[str]) -> Iterator[tuple[str, str]]:
+    """The names that stand in calls and are not among those created, each with its place.
+
+    Not where that is what the call tries, by its probes.
+    """
+    for index, call in enumerate(calls):
+        match call:
+            case Together(operations=operations):
+                for place, session in strangers(operations, created):
+                    yield f"[{index}].operations{place}", session
+            case Damage(kind=kind, session=session, other=other) if kind not in _OF_ALL_STORAGE:
+                for field, name in (("session", session), ("other", other)):
+                    if name not in created and (name or field == "session"):
+                        yield f"[{index}].{field}", name
+            case Append(session=session) | Load(session=session) | Inspect(session=session):
+                if session not in created and _TRY_THE_UNKNOWN.isdisjoint(call.probes):
+                    yield f"[{index}].session", session
 
 
 def sound_calls(calls: Iterable[Operation], capabilities: Capabilities) -> tuple[Operation, ...]:
@@ -54,6 +99,9 @@ class _Numbering:
                 if not self.logs.get(session):
                     return None
                 self._close(session)
+            case Inspect(session=session) | Damage(session=session):
+                if session not in self.logs and next(strangers([call], self.logs), None):
+                    return None
             case Append(session=session, events=events):
                 if session not in self.logs or not events:
                     return None

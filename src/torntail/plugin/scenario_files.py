@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     # Not while pytest collects: this takes the harness, and there may be nothing to run.
     from torntail.plugin.replays import Replays
     from torntail.scenarios.format import Scenario
+    from torntail.scenarios.outcome import Replay
 
 __all__ = ["ScenarioFile", "ScenarioItem", "is_scenario", "put_away"]
 
@@ -120,8 +121,10 @@ class ScenarioItem(pytest.Item):
         try:
             self._scenario = load_scenario(Path(self._shown()))
             store = replays.store(self._scenario)
-        except (ScenarioError, TargetError) as error:
+        except ScenarioError as error:
             wrong = str(error)
+        except TargetError as error:
+            wrong = f"{self._shown()}: {error}"
         if wrong:
             pytest.fail(printable(wrong, 2000), pytrace=False)
         clauses = dict.fromkeys(one.clause for one in self._scenario.expect)
@@ -129,11 +132,19 @@ class ScenarioItem(pytest.Item):
 
     def runtest(self) -> None:
         """Passes where the expectation holds; fails where it does not, or where nobody can tell."""
+        from torntail.drive.target import TargetError
         from torntail.plugin.told import Told, fail
         from torntail.report.inspection import printable
         from torntail.scenarios.outcome import one_for_each_clause
 
-        result = self._replays().replay(self._scenario)
+        result: Replay | TargetError
+        try:
+            result = self._replays().replay(self._scenario)
+        except TargetError as error:
+            result = error
+        if isinstance(result, TargetError):
+            # Outside of the handler, so that pytest does not show the one below the other.
+            pytest.fail(printable(f"{self._shown()}: {result}", 2000), pytrace=False)
         if result.status == "fixed":
             return
         if result.status == "skipped":

@@ -10,20 +10,26 @@ from __future__ import annotations
 import shlex
 import sys
 import time
+from collections.abc import Callable, Sequence
 from typing import Final, Self
 
 from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from torntail.explore.fuzz_finding import FuzzFinding
 from torntail.explore.fuzz_result import FuzzResult, KeptFinding
-from torntail.explore.witness import describe_steps
 from torntail.judge.clauses import CLAUSES
+from torntail.report.console import result_console
 from torntail.report.inspection import printable
 
 __all__ = ["FuzzProgress", "print_fuzz", "replay_command"]
 
-_STEPS_SHOWN: Final = 25
+_FIRST_LINES: Final = 25
+_LAST_LINES: Final = 35
+
+Story = Callable[[FuzzFinding], Sequence[str]]
+"""Tells a finding, a line each."""
 
 
 class FuzzProgress:
@@ -74,12 +80,12 @@ def replay_command(result: FuzzResult, kept: KeptFinding) -> str | None:
     return shlex.join(words)
 
 
-def print_fuzz(result: FuzzResult, again: str) -> None:
+def print_fuzz(result: FuzzResult, again: str, story: Story) -> None:
     """Prints counts, what was reached, the findings, and the command that shows the first, last.
 
-    `again` is the command that repeats the run.
+    `again` is the command that repeats the run, `story` tells a finding.
     """
-    console = Console(highlight=False, soft_wrap=False, emoji=False, markup=False)
+    console = result_console()
     head = f"{result.target.name} · level {result.level} · seed {result.seed}"
     if result.shard != (1, 1):
         head += f" · shard {result.shard[0]}/{result.shard[1]}"
@@ -96,7 +102,7 @@ def print_fuzz(result: FuzzResult, again: str) -> None:
     for error in dict.fromkeys((*result.errors, *result.total.harness_errors)):
         console.print(Text(f"error: {printable(error, 400)}", "bold red"))
     for kept in result.findings:
-        _print_finding(console, result, kept)
+        _print_finding(console, result, kept, story)
     _print_verdict(console, result, again)
 
 
@@ -127,7 +133,7 @@ def _print_reached(console: Console, result: FuzzResult) -> None:
         console.print(Text(f"not reached: {printable(told, 4000)}", "yellow"))
 
 
-def _print_finding(console: Console, result: FuzzResult, kept: KeptFinding) -> None:
+def _print_finding(console: Console, result: FuzzResult, kept: KeptFinding, story: Story) -> None:
     finding = kept.finding
     console.print()
     sentence = printable(finding.sentence, 1000)
@@ -135,11 +141,12 @@ def _print_finding(console: Console, result: FuzzResult, kept: KeptFinding) -> N
     console.print(Text(f"  {CLAUSES[finding.clause].sentence}", "dim"))
     small = "" if finding.small else " (not made small)"
     console.print(Text(f"  model: {finding.model}{small}"))
-    steps = describe_steps(finding.operations, finding.history or None)
-    for number, step in enumerate(steps[:_STEPS_SHOWN], 1):
-        console.print(Text(f"  {number}. {printable(step, 1000)}"))
-    if len(steps) > _STEPS_SHOWN:
-        console.print(Text(f"  … {len(steps) - _STEPS_SHOWN} more"))
+    lines = list(story(finding))
+    left_out = len(lines) - _FIRST_LINES - _LAST_LINES
+    if left_out > 0:
+        lines[_FIRST_LINES : _FIRST_LINES + left_out] = [f"… {left_out} more"]
+    for line in lines:
+        console.print(Text(f"  {printable(line, 1000)}"))
     if kept.witness is not None:
         console.out(f"  witness: {printable(kept.witness.as_posix())}", highlight=False)
     command = replay_command(result, kept)

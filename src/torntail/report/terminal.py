@@ -20,9 +20,10 @@ from torntail.explore.progress import CampaignEnded, CampaignStarted, CaseEnded,
 from torntail.judge.clauses import CLAUSES
 from torntail.judge.devices import DEVICE_OUTCOMES
 from torntail.judge.verdict import Certificate, ClauseResult, Finding
+from torntail.report.console import print_table, result_console
 from torntail.report.inspection import printable
 
-__all__ = ["LiveProgress", "print_certificate"]
+__all__ = ["LiveProgress", "print_certificate", "print_interrupted"]
 
 _STYLES: Final = {
     "fail": "bold red",
@@ -113,7 +114,7 @@ class LiveProgress:
 
 def print_certificate(certificate: Certificate, seconds: float, *, stderr: bool = False) -> None:
     """Prints the table of clauses, the findings, and the command that shows them again, last."""
-    console = Console(stderr=stderr, highlight=False, soft_wrap=False, emoji=False, markup=False)
+    console = result_console(stderr=stderr)
     _print_head(console, certificate, seconds)
     if certificate.baseline_error is not None:
         console.print(Text(f"broken baseline: {printable(certificate.baseline_error)}", "bold red"))
@@ -127,6 +128,25 @@ def print_certificate(certificate: Certificate, seconds: float, *, stderr: bool 
         for finding in certificate.findings:
             _print_finding(console, certificate, finding)
     _print_verdict(console, certificate)
+
+
+def print_interrupted(certificate: Certificate, seconds: float, *, stderr: bool = False) -> None:
+    """Prints what was found before an interrupt, and the command that shows the first of it, last.
+
+    Nothing is said of a clause that was not seen to be violated: it was looked at in part only.
+    """
+    console = result_console(stderr=stderr)
+    _print_head(console, certificate, seconds)
+    for finding in certificate.findings:
+        _print_finding(console, certificate, finding)
+    console.print()
+    found = len(certificate.findings)
+    told = f"{found or 'no'} finding{'' if found == 1 else 's'} by then; nothing else is decided"
+    console.print(Text(f"interrupted: {told}", "yellow"))
+    if found > 1:
+        console.print(f"(the first of {found})")
+    again = certificate.findings[0].command if found else certificate.command
+    console.out(again, highlight=False)
 
 
 def _print_head(console: Console, certificate: Certificate, seconds: float) -> None:
@@ -175,7 +195,7 @@ def _print_table(console: Console, certificate: Certificate) -> None:
             ),
         )
     if table.row_count:
-        console.print(table)
+        print_table(console, table)
 
 
 def _state(result: ClauseResult) -> str:
@@ -219,7 +239,7 @@ def _print_device_faults(console: Console, certificate: Certificate) -> None:
         table.add_column(outcome, justify="right")
     for kind, outcomes in sorted(certificate.device_faults.items()):
         table.add_row(kind, *(str(outcomes.get(outcome, "")) for outcome in DEVICE_OUTCOMES))
-    console.print(table)
+    print_table(console, table)
 
 
 def _ranges(clauses: list[str]) -> str:

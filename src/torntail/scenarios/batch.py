@@ -24,6 +24,7 @@ from typing import Final
 import msgspec
 
 from torntail.crash.io_faults import IoFault
+from torntail.explore.room import SCRATCH_VARIABLE, case_scratch
 from torntail.scenarios.files import ScenarioError, load_scenario
 from torntail.scenarios.format import CrashFault, DeviceStrike, Scenario
 from torntail.scenarios.outcome import Replay, ReplayFinding, cause_of
@@ -149,15 +150,19 @@ def _run_worker(
 
     Where `stop` is set nobody wants to know any more.
     """
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     taken = 0
-    with tempfile.TemporaryFile() as errors:
+    # Its scratch space is ours, so that it is gone with a worker that is killed.
+    with case_scratch() as scratch, tempfile.TemporaryFile() as errors:
         process = subprocess.Popen(
             [sys.executable, "-m", "torntail.scenarios.worker"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=errors,
-            env=environment,
+            env={
+                **os.environ,
+                "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+                SCRATCH_VARIABLE: str(scratch),
+            },
             start_new_session=True,
         )
         assert process.stdin is not None

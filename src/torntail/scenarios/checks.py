@@ -8,13 +8,17 @@ not prove a thing, or could do harm outside the store's directory. Does not look
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Final
 
 from torntail.crash.io_faults import IoFault
+from torntail.drive.records import ADDITIONS, STRICT_VARIANTS, TRAILS
+from torntail.explore.sound_calls import created_sessions, strangers
 from torntail.judge.clauses import UnknownClauseError, clause
-from torntail.judge.history import Append, Create, Load, Operation, Reopen
+from torntail.judge.history import Append, Create, Damage, Load, Operation, Reopen
 from torntail.scenarios.format import CrashFault, DeviceStrike, FileFault, Scenario
+from torntail.scenarios.refusals import nearest
 
 __all__ = ["Problem", "problem_of"]
 
@@ -25,6 +29,12 @@ _ID: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,119}")
 _CRASHABLE: Final = (Create, Append, Load, Reopen)
 _MAXIMUM_NAME_BYTES: Final = 255
 _MAXIMUM_STORES: Final = 8
+_VARIANTS: Final[Mapping[str, Collection[str]]] = {
+    "trail": TRAILS,
+    "rewrite": STRICT_VARIANTS,
+    "add": ADDITIONS,
+}
+_WITH_ANOTHER: Final = ("misplace", "second-place")
 
 
 def problem_of(scenario: Scenario) -> Problem | None:
@@ -58,6 +68,7 @@ def _problems(scenario: Scenario) -> Iterator[Problem]:
             if fault.nth < 0 or fault.length < 0:
                 yield f"faults[{index}]", "nth and length count from 0"
             yield from _crashable(scenario.plan, "plan")
+    yield from _strangers(scenario)
 
 
 def _expectations(scenario: Scenario) -> Iterator[Problem]:
@@ -107,6 +118,41 @@ def _operations(operations: Sequence[Operation], where: str) -> Iterator[Problem
         if isinstance(operation, Append) and operation.spoiled is not None:
             yield from _within(
                 operation.spoiled.index, 0, len(operation.events), f"{place}.spoiled.index"
+            )
+        if isinstance(operation, Damage):
+            yield from _damage(operation, place)
+
+
+def _damage(damage: Damage, place: str) -> Iterator[Problem]:
+    known = _VARIANTS.get(damage.kind)
+    if known is None and damage.variant:
+        yield f"{place}.variant", f"is for {', '.join(_VARIANTS)} alone: leave it out"
+    elif known is not None and damage.variant not in known:
+        what = f"{damage.variant!r} is not known" if damage.variant else "is missing"
+        yield f"{place}.variant", f"{what}: use {nearest(damage.variant, known)}"
+    if damage.kind in _WITH_ANOTHER and not damage.other:
+        yield f"{place}.other", f"is missing: {damage.kind} needs the name of a second session"
+
+
+def _strangers(scenario: Scenario) -> Iterator[Problem]:
+    """Names of sessions that nothing creates: a slip, unless that is what is tried.
+
+    Not where files are found: a session may stand in one.
+    """
+    if any(isinstance(fault, FileFault) for fault in scenario.faults):
+        return
+    calls = {"plan": scenario.plan}
+    for index, fault in enumerate(scenario.faults):
+        if isinstance(fault, CrashFault):
+            calls[f"faults[{index}].recovery"] = fault.recovery
+    created = created_sessions(chain.from_iterable(calls.values()))
+    for where, operations in calls.items():
+        for place, session in strangers(operations, created):
+            use = f"use {nearest(session, created)}, or create it" if created else "create it"
+            yield (
+                f"{where}{place}",
+                f"no create of the plan names {session!r}: {use} before (to try an unknown "
+                'session, give the call "probes": ["RW-8"])',
             )
 
 

@@ -14,18 +14,15 @@ import msgspec
 
 from torntail.crash.io_faults import IoFault, fault_told
 from torntail.drive.target import Target
-from torntail.explore.crash_findings import crash_words
 from torntail.explore.io_run import IoRun, IoViolation
 from torntail.explore.io_story import FOLLOWS
 from torntail.explore.io_trials import plan_base
 from torntail.explore.script import Case
 from torntail.explore.witness import describe_steps
-from torntail.judge.history import Observation
-from torntail.judge.io_steps import IoStep, Revive, Take
 from torntail.record.slots import Slot
 from torntail.scenarios.format import Scenario
 from torntail.scenarios.outcome import Replay, ReplayFinding, cause_of, image_digest
-from torntail.scenarios.story import told_answer, verdict
+from torntail.scenarios.story import error_story, verdict
 
 __all__ = ["replay_io"]
 
@@ -98,29 +95,10 @@ def _story(
     shown: list[IoViolation],
     findings: tuple[ReplayFinding, ...],
 ) -> Iterator[str]:
-    yield f"in call {fault.during + 1} of the plan {fault_told(fault)}"
-    steps = shown[0].steps if shown else ()
-    for number, step in enumerate(steps, 1):
-        yield f"{number}. {_step(step)}"
-    if not steps:
+    if shown:
+        yield from error_story(fault, shown[0].steps, shown[0].crash, shown[0].image)
+    else:
+        yield f"in call {fault.during + 1} of the plan {fault_told(fault)}"
         for number, line in enumerate(describe_steps(scenario.plan, None), 1):
             yield f"{number}. {line}"
-    if shown and shown[0].crash is not None:
-        yield f"then {crash_words(shown[0].crash)}"
     yield from verdict(findings, scenario)
-
-
-def _step(step: IoStep) -> str:
-    call = step.call
-    match call:
-        case Revive(session=session):
-            told = f"reopen {session!r} → {told_answer(step.outcome)}"
-        case Take(session=session, how=how):
-            told = f"the file of {session!r} is {how}"
-        case _:
-            told = describe_steps([call], (Observation(call, step.outcome),))[0]
-    failed = ", ".join(
-        f"{one.kind} {'came short' if one.error is None else f'failed with {one.error}'}"
-        for one in step.struck
-    )
-    return f"{told} ({failed})" if failed else told

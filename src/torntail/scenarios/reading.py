@@ -8,10 +8,9 @@ files (`files`).
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final, NoReturn
 
 import msgspec
@@ -28,6 +27,7 @@ from torntail.scenarios.format import (
     FileFault,
     Scenario,
 )
+from torntail.scenarios.refusals import nearest, refusal, struct_of, tags_of
 from torntail.session import MalformedRecord, SessionEvent, SessionHeader
 
 __all__ = ["ScenarioError", "parse_scenario"]
@@ -94,8 +94,7 @@ def _scenario(data: bytes) -> Scenario:
     try:
         scenario = msgspec.convert(tree, Scenario)
     except msgspec.ValidationError as error:
-        what, _, place = str(error).partition(" - at `$")
-        raise _Odd(place.strip(".`"), f"{what[:1].lower()}{what[1:]}") from None
+        raise _Odd(*refusal(str(error), tree, _SCENARIO)) from None
     problem = problem_of(scenario)
     if problem is not None:
         raise _Odd(*problem)
@@ -175,16 +174,6 @@ _STRICT: Final = json.JSONDecoder(
 # --- fields -----------------------------------------------------------------------------------
 
 
-def _structs(kind: inspect.Type) -> tuple[inspect.StructType, ...]:
-    """The structs that a value of this type may be."""
-    match kind:
-        case inspect.StructType():
-            return (kind,)
-        case inspect.UnionType(types=types):
-            return tuple(struct for one in types for struct in _structs(one))
-    return ()
-
-
 def _item(kind: inspect.Type) -> inspect.Type | None:
     """The type of the members of a list of this type."""
     match kind:
@@ -203,36 +192,26 @@ def _check_fields(value: Any, kind: inspect.Type, where: str) -> None:
             for index, member in enumerate(value):
                 _check_fields(member, item, f"{where}[{index}]")
         return
-    structs = _structs(kind)
-    if not isinstance(value, dict) or not structs:
+    tags = tags_of(kind)
+    if not isinstance(value, dict) or tags is None:
         return
-    tagged = structs[0].tag_field
-    struct = structs[0]
-    if tagged is not None:
-        tags = {one.tag: one for one in structs}
+    tagged, known_tags = tags
+    struct = struct_of(value, kind)
+    if struct is None:
         tag = value.get(tagged)
-        found = tags.get(tag) if isinstance(tag, str | int) else None
-        if found is None:
-            what = "is missing" if tag is None else f"{_short(tag)} is not known"
-            raise _Odd(_joined(where, tagged), f"{what}: use {_nearest(tag, map(str, tags))}")
-        struct = found
+        what = "is missing" if tag is None else f"{_short(tag)} is not known"
+        raise _Odd(_joined(where, tagged), f"{what}: use {nearest(tag, known_tags)}")
     if struct.cls in (SessionEvent, SessionHeader):
         return  # Any key may stand there.
     fields: dict[str, inspect.Type] = {field.encode_name: field.type for field in struct.fields}
     if struct.cls is FileFault:
         fields["content"] = fields.pop("data")
-    known = [*fields, *([tagged] if tagged else [])]
+    known = [*fields, *filter(None, [tagged])]
     for key, member in value.items():
         if key in fields:
             _check_fields(member, fields[key], _joined(where, key))
         elif key != tagged:
-            raise _Odd(_joined(where, key), f"unknown field: use {_nearest(key, known)}")
-
-
-def _nearest(name: Any, known: Iterable[str]) -> str:
-    names = list(known)
-    near = difflib.get_close_matches(str(name), names, n=1)
-    return near[0] if near else f"one of {', '.join(names)}"
+            raise _Odd(_joined(where, key), f"unknown field: use {nearest(key, known)}")
 
 
 def _joined(where: str, key: str) -> str:

@@ -76,17 +76,37 @@ def recheck(directory: Path, capabilities: Capabilities | None = None) -> list[R
         for found in (directory, *sorted(directory.glob("*/")))
         if (found / "history.json").is_file() or (found / "crash.json").is_file()
     ]
-    if not runs:
-        raise NoRun(f"{directory} holds neither history.json nor crash.json: name a run")
+    if not runs and not unrecorded(directory):
+        raise NoRun(f"{directory} {_instead(directory)}")
     return [_recheck(run, capabilities) for run in runs]
 
 
+def _instead(directory: Path) -> str:
+    """Why a directory holds nothing to be judged, and what to name instead."""
+    if (directory / "run.json").is_file():
+        return "is a run that has found nothing: there is nothing to judge again"
+    # A run's folder is called by the time it began, so the last name is the newest.
+    runs = [found for found in sorted(directory.glob("*/")) if _is_run(found)]
+    if runs:
+        return f"holds runs: name one of them, the newest is {runs[-1]}"
+    return "holds neither history.json nor crash.json: name a run"
+
+
+def _is_run(directory: Path) -> bool:
+    return any(
+        next(directory.glob(f"*/{name}"), None) is not None
+        for name in ("history.json", "crash.json", "io.json", "steps.txt")
+    )
+
+
 def unrecorded(directory: Path) -> list[Path]:
-    """The findings of a run of which only the steps were kept: nothing that can be judged again."""
+    """The findings of a run whose answers were not kept as they are judged: errors of the disk,
+    and stores that ended their process.
+    """
     return [
         found
-        for found in sorted(directory.glob("*/"))
-        if (found / "steps.txt").is_file()
+        for found in (directory, *sorted(directory.glob("*/")))
+        if ((found / "steps.txt").is_file() or (found / "io.json").is_file())
         and not (found / "history.json").is_file()
         and not (found / "crash.json").is_file()
     ]

@@ -8,6 +8,7 @@ is for `batch`. Does not decide what a violation is (`judge`).
 
 from __future__ import annotations
 
+import tempfile
 import threading
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
@@ -21,6 +22,7 @@ from torntail.crash.io_faults import IoFault
 from torntail.drive import exits
 from torntail.drive.onlooker import Onlooker
 from torntail.drive.target import Durability, Target, target_of
+from torntail.explore.case_run import check_opens
 from torntail.explore.crash_calls import CrashCalls
 from torntail.explore.room import case_scratch, scratch_base
 from torntail.judge.capabilities import Capabilities, claims
@@ -68,9 +70,12 @@ class StoreChoice:
         if self.level is not None:
             return self.level
         # On its own store a scenario is run as it was saved, which may be above the claim.
+        return scenario.level if self.is_own(scenario) else capabilities.durability
+
+    def is_own(self, scenario: Scenario) -> bool:
+        """Whether a scenario is run on the store that it names."""
         named = self.target.name if isinstance(self.target, Target) else self.target
-        own = named in (None, scenario.store)
-        return scenario.level if own else capabilities.durability
+        return named in (None, scenario.store)
 
 
 def replay(
@@ -125,6 +130,7 @@ class Replayer:
         self._tick = tick
         self._stack = ExitStack()
         self._slot: Slot | None = None
+        self._opened: set[str] = set()
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
@@ -143,6 +149,7 @@ class Replayer:
         reason = _does_not_apply(scenario, target.capabilities, self._choice)
         if reason:
             return Replay(scenario=scenario.id, store=target.name, status="skipped", reason=reason)
+        self._check_opens(target)
         kinds = {type(fault) for fault in scenario.faults}
         try:
             if CrashFault in kinds:
@@ -162,6 +169,13 @@ class Replayer:
             reason = f"file operations of this store are not seen from inside Python: {error}"
             return _unknown(scenario, target, reason)
         return self._plan(scenario, target)
+
+    def _check_opens(self, target: Target) -> None:
+        """Once for each target; raises `TargetError`."""
+        if target.name not in self._opened:
+            with tempfile.TemporaryDirectory(dir=self._scratch) as directory:
+                check_opens(target, Path(directory), self._onlooker, self._call_timeout)
+            self._opened.add(target.name)
 
     def target_of(self, scenario: Scenario) -> Target:
         """The store a scenario is run on; raises `TargetError`."""
@@ -296,14 +310,8 @@ def _untested(scenario: Scenario, tested: frozenset[str], capabilities: Capabili
     return f'no call of the plan tests {missing[0]}: give one "probes": ["{missing[0]}"]'
 
 
-_HELD_IN_PART: Final = frozenset({"CR-5"})
-"""Only the refusal of another first seq hangs on `checks_seq`; the rest is asked of every store."""
-
-
 def _is_held_to(clause_id: str, capabilities: Capabilities) -> bool:
-    return clause_id in _HELD_IN_PART or all(
-        claims(capabilities, need) for need in clause(clause_id).requires
-    )
+    return all(claims(capabilities, need) for need in clause(clause_id).requires)
 
 
 _LEVELS: Final = ("none", "process", "power")
@@ -311,7 +319,9 @@ _LEVELS: Final = ("none", "process", "power")
 
 def _does_not_apply(scenario: Scenario, capabilities: Capabilities, choice: StoreChoice) -> str:
     """Why a scenario says nothing about a store with these claims; empty where it does."""
-    if not any(_is_held_to(one.clause, capabilities) for one in scenario.expect):
+    # What a store was seen to violate it is held to, whatever it claims, as in a certificate.
+    seen = scenario.finding is not None and choice.is_own(scenario)
+    if not seen and not any(_is_held_to(one.clause, capabilities) for one in scenario.expect):
         lacking = [need for one in scenario.expect for need in clause(one.clause).requires]
         return f"the store does not claim {', '.join(dict.fromkeys(lacking))}"
     asked = "none"

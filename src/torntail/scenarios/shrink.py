@@ -1,6 +1,6 @@
 """Making a scenario small: what is left out of it does not change what it shows.
 
-Drops faults, operations and events, takes a milder crash and an earlier one, shortens texts, as
+Drops faults, operations and events, takes a milder crash, an earlier one, and smaller values, as
 long as a violation of the same clause with the same cause shows. A crash is found anew in each
 shorter plan, and the earliest that shows it is put down. Bounded in runs. Does not decide what a
 violation is, or where scenarios are kept.
@@ -8,29 +8,26 @@ violation is, or where scenarios are kept.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 
 from torntail.crash.disk import MODELS
+from torntail.explore.smaller_values import renamed, short_names, smaller_values, volume
 from torntail.explore.sound_calls import sound_calls
 from torntail.judge.capabilities import Capabilities
-from torntail.judge.history import MARK_KEY, Append, Create, Operation
-from torntail.scenarios.format import CrashFault, Fault, RecordedFinding, Scenario
+from torntail.judge.history import Append, Create, Operation
+from torntail.scenarios.format import CrashFault, Fault, FileFault, RecordedFinding, Scenario
 from torntail.scenarios.from_finding import pinned
 from torntail.scenarios.reading import ScenarioError, parse_scenario
 from torntail.scenarios.replay import Replayer
 from torntail.scenarios.text import scenario_text
-from torntail.session import SessionEvent
 
 __all__ = ["NotShown", "Shrunk", "shrink"]
 
 SHRINKING_RUNS: Final = 300
 """How many smaller scenarios are tried."""
-
-_KEPT_KEYS: Final = (MARK_KEY, "callId", "id", "type", "kind", "name", "arguments")
-_SHORT: Final = 8
 
 
 class NotShown(Exception):
@@ -70,7 +67,7 @@ class _Shrinking:
                 self._milder,
                 self._fewer_calls,
                 self._fewer_events,
-                self._shorter,
+                self._smaller,
             ):
                 self._take(candidates)
         return Shrunk(self.best, self.runs)
@@ -155,9 +152,10 @@ class _Shrinking:
         self,
         plan: Sequence[Operation] | None = None,
         faults: Iterable[Fault] | None = None,
+        scenario: Scenario | None = None,
     ) -> Scenario:
-        """The best so far with another plan, or other faults, crashed anew."""
-        scenario = self.best
+        """The best so far, or another, with another plan, or other faults, crashed anew."""
+        scenario = scenario or self.best
         plan = tuple(scenario.plan if plan is None else plan)
         created = {call.header.id for call in plan if isinstance(call, Create)}
         changed: list[Fault] = []
@@ -227,46 +225,40 @@ class _Shrinking:
                     yield self._with(plan=shorter)
                 size //= 2
 
-    def _shorter(self) -> Iterator[Scenario]:
-        plan = self.best.plan
-        everywhere = [_shortened(call) for call in plan]
-        yield self._with(plan=everywhere)
-        for index, call in enumerate(everywhere):
-            if call != plan[index]:
-                yield self._with(plan=(*plan[:index], call, *plan[index + 1 :]))
+    def _smaller(self) -> Iterator[Scenario]:
+        """With smaller values; the names of sessions stand in other places, too."""
+        names = short_names(self.best.plan)
+        # In the path of a file that was found stands the name of its session.
+        if any(isinstance(fault, FileFault) for fault in self.best.faults):
+            names = {}
+        short = _renamed(self.best, names)
+        for scenario in (short, self.best):
+            for plan in smaller_values(scenario.plan):
+                if short_names(plan).keys() == short_names(scenario.plan).keys():
+                    yield self._with(plan=plan, scenario=scenario)
+            yield self._with(scenario=short)
 
 
-def _shortened(call: Operation) -> Operation:
-    """An append whose events have no long texts in their data."""
-    if not isinstance(call, Append):
-        return call
-    events = tuple(
-        SessionEvent(
-            event.type,
-            event.seq,
-            event.time,
-            _short(event.data),
-            event.surface_op,
-            event.source_event_seqs,
-            event.extra,
-        )
-        for event in call.events
+def _renamed(scenario: Scenario, names: Mapping[str, str]) -> Scenario:
+    """The scenario with other names for sessions, wherever they stand."""
+    replace = msgspec.structs.replace
+    finding = scenario.finding
+    return replace(
+        scenario,
+        plan=renamed(scenario.plan, names),
+        faults=tuple(
+            replace(fault, recovery=renamed(fault.recovery, names))
+            if isinstance(fault, CrashFault)
+            else fault
+            for fault in scenario.faults
+        ),
+        expect=tuple(
+            replace(one, session=names.get(one.session, one.session)) for one in scenario.expect
+        ),
+        finding=None
+        if finding is None
+        else replace(finding, session=names.get(finding.session, finding.session)),
     )
-    return msgspec.structs.replace(call, events=events)
-
-
-def _short(value: Any) -> Any:
-    if isinstance(value, str):
-        return value[:_SHORT]
-    if isinstance(value, list):
-        return [_short(member) for member in value]
-    if isinstance(value, dict):
-        return {
-            key: member if key in _KEPT_KEYS and isinstance(member, str) else _short(member)
-            for key, member in value.items()
-            if key != "note"
-        }
-    return value
 
 
 def _size(scenario: Scenario) -> tuple[int, ...]:
@@ -280,5 +272,5 @@ def _size(scenario: Scenario) -> tuple[int, ...]:
         len(calls),
         len(events),
         sum(MODELS.index(fault.model) for fault in crashes),
-        sum(len(repr(event.data)) for event in events),
+        volume(calls),
     )

@@ -9,12 +9,25 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+from torntail.crash.crashes import Crash
 from torntail.crash.disk import DiskImage
+from torntail.crash.io_faults import IoFault, fault_told
 from torntail.explore.crash_findings import crash_words
+from torntail.explore.fuzz_finding import FuzzFinding
 from torntail.explore.witness import describe_steps
 from torntail.judge.clauses import clause
-from torntail.judge.history import History, Hung, LoadedSession, Refused, Returned, StrangeResult
-from torntail.judge.recovery import Answer
+from torntail.judge.history import (
+    History,
+    Hung,
+    LoadedSession,
+    Observation,
+    Refused,
+    Returned,
+    StrangeResult,
+)
+from torntail.judge.io_steps import IoStep, Revive, Take
+from torntail.judge.ledger import Debt
+from torntail.judge.recovery import Answer, Recovery
 from torntail.scenarios.crash_replay import CrashSight
 from torntail.scenarios.format import FileFault, Scenario
 from torntail.scenarios.outcome import ReplayFinding, one_for_each_clause
@@ -22,6 +35,8 @@ from torntail.scenarios.outcome import ReplayFinding, one_for_each_clause
 __all__ = [
     "crash_story",
     "device_story",
+    "error_story",
+    "finding_story",
     "plan_story",
     "shown_file",
     "told_answer",
@@ -59,16 +74,60 @@ def crash_story(
         last = (describe_steps(calls, None) or ("before the first call",))[-1]
         steps += describe_steps(calls, recording.history)[:-1]
         steps.append(f"{last}: {crash_words(crash)}")
-    lines = [*_numbered(steps), "on the disk then:", *_disk(sight.image)]
-    lines.append("a new process opens the store and loads:")
-    for session, answer in sight.recovery.loads.items():
-        debt = sight.ledger.sessions.get(session)
-        owed = ""
-        if debt is not None:
-            owed = f" ({debt.acknowledged} of {len(debt.submitted)} submitted events acknowledged)"
-        lines.append(f"  {session!r}{owed}: {told_answer(answer)}")
-        lines += _further(session, sight)
+    lines = [*_numbered(steps), *_aftermath(sight.image, sight.recovery, sight.ledger.sessions)]
     return (*lines, *verdict(findings, scenario))
+
+
+def finding_story(finding: FuzzFinding) -> tuple[str, ...]:
+    """The story of what fuzzing found, as a replay tells it, but for the clause."""
+    if finding.error is not None:
+        error = finding.error
+        image = DiskImage(error.files, frozenset(error.directories))
+        return tuple(error_story(finding.fault, error.steps, error.crash, image))
+    crash = finding.crash
+    if crash is None or not crash.chain:
+        return tuple(_numbered(describe_steps(finding.operations, finding.history or None)))
+    *done, last = describe_steps(crash.calls, None) or ("before the first call",)
+    steps = [*done, f"{last}: {crash_words(crash.chain[0])}"]
+    for one in crash.chain[1:-1]:
+        steps += ["a new process opens the store", f"while it loads: {crash_words(one)}"]
+    if len(crash.chain) > 1:
+        *between, inside = describe_steps(crash.recovery_calls, None) or ("while it opens",)
+        steps += ["a new process opens the store", *between]
+        steps.append(f"{inside}: {crash_words(crash.chain[-1])}")
+    image = DiskImage(crash.files, frozenset(crash.directories))
+    if crash.evidence is None:
+        return (*_numbered(steps), "on the disk then:", *_disk(image))
+    return (*_numbered(steps), *_aftermath(image, crash.evidence.recovery, crash.evidence.debts))
+
+
+def error_story(
+    fault: IoFault | None, steps: Sequence[IoStep], crash: Crash | None, image: DiskImage
+) -> Iterator[str]:
+    """The story of a run in which the disk said no, and perhaps of a crash after it."""
+    if fault is not None:
+        yield f"in call {fault.during + 1} of the plan {fault_told(fault)}"
+    yield from _numbered([_error_step(step) for step in steps])
+    if crash is not None:
+        yield f"then {crash_words(crash)}"
+    yield "on the disk then:"
+    yield from _disk(image)
+
+
+def _error_step(step: IoStep) -> str:
+    call = step.call
+    match call:
+        case Revive(session=session):
+            told = f"reopen {session!r} → {told_answer(step.outcome)}"
+        case Take(session=session, how=how):
+            told = f"the file of {session!r} is {how}"
+        case _:
+            told = describe_steps([call], (Observation(call, step.outcome),))[0]
+    failed = ", ".join(
+        f"{one.kind} {'came short' if one.error is None else f'failed with {one.error}'}"
+        for one in step.struck
+    )
+    return f"{told} ({failed})" if failed else told
 
 
 def device_story(
@@ -86,12 +145,26 @@ def device_story(
     return (*lines, *verdict(findings, scenario))
 
 
-def _further(session: str, sight: CrashSight) -> Iterator[str]:
-    again = sight.recovery.again.get(session)
+def _aftermath(image: DiskImage, recovery: Recovery, debts: Mapping[str, Debt]) -> Iterator[str]:
+    """What stood on a disk after a crash, and what the next process made of it."""
+    yield "on the disk then:"
+    yield from _disk(image)
+    yield "a new process opens the store and loads:"
+    for session, answer in recovery.loads.items():
+        debt = debts.get(session)
+        owed = ""
+        if debt is not None:
+            owed = f" ({debt.acknowledged} of {len(debt.submitted)} submitted events acknowledged)"
+        yield f"  {session!r}{owed}: {told_answer(answer)}"
+        yield from _further(session, recovery)
+
+
+def _further(session: str, recovery: Recovery) -> Iterator[str]:
+    again = recovery.again.get(session)
     if again is not None:
-        wrote = ", ".join(sight.recovery.changed_again)
+        wrote = ", ".join(recovery.changed_again)
         yield f"    loaded again: {told_answer(again)}{f', and wrote to {wrote}' if wrote else ''}"
-    continued = sight.recovery.continued.get(session)
+    continued = recovery.continued.get(session)
     if continued is not None:
         if continued.created is not None:
             yield f"    created anew: {told_answer(continued.created)}"

@@ -123,7 +123,10 @@ def _line(replayer: Replayer, order: ReplayOrder, index: int, path: Path) -> Lin
         return Line(index=index, replay=replay)
     except NotShown as error:
         return Line(index=index, not_shown=str(error))
-    except (ScenarioError, TargetError, NoWitness, RecordingFailed) as error:
+    except TargetError as error:
+        store = "" if order.target is not None else "store: "
+        return Line(index=index, error=f"{path}: {store}{error}")
+    except (ScenarioError, NoWitness, RecordingFailed) as error:
         return Line(index=index, error=str(error))
     except (HarnessError, ScratchFull) as error:
         replay = Replay(scenario=path.stem, store="", status="unknown", reason=str(error))

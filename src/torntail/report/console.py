@@ -1,0 +1,34 @@
+"""Where results are printed: a terminal of some width, or a file or pipe, in which no line is cut.
+
+Decides that lines are wrapped for a terminal alone, so that a command or a path that somebody takes
+from a log is whole. NO_COLOR and FORCE_COLOR are obeyed (by rich).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from rich.console import Console
+from rich.table import Table
+
+__all__ = ["print_table", "result_console"]
+
+_ENDLESS: Final = 100_000
+"""A width that no line has."""
+
+
+def result_console(*, stderr: bool = False) -> Console:
+    """A console for results, which shows text as it is."""
+    console = Console(stderr=stderr, highlight=False, emoji=False, markup=False)
+    # Not `is_terminal`, which FORCE_COLOR sets, too.
+    if not console.file.isatty():
+        console.width = _ENDLESS
+    return console
+
+
+def print_table(console: Console, table: Table) -> None:
+    """Prints a table, its rows without blanks at their ends."""
+    with console.capture() as captured:
+        console.print(table)
+    for line in captured.get().splitlines():
+        console.file.write(f"{line.rstrip(' ')}\n")
