@@ -181,7 +181,7 @@ def crash_share(
     for plan in plans:
         plan_name = plan.name
         on_tick(run.counts)  # Said before it begins: it may take the process along.
-        run.limits = Limits(images=max(1, min(Limits().images, share.images - run.counts.distinct)))
+        run.limits = _limits(plan, share)
         try:
             run.run(plan)
         except RecordingFailed as error:
@@ -197,6 +197,12 @@ def crash_share(
             break
     report = _report(run.counts, plan_name, len(causes))
     return msgspec.structs.replace(report, done=True, unseen=unseen)
+
+
+def _limits(plan: Case, share: Share) -> Limits:
+    if plan.crashed:  # What a recovery of many sessions or of a long log costs is for smaller ones.
+        return Limits(depth=0, until=share.images)
+    return Limits(until=share.images)
 
 
 def _report(counts: Counts, plan: str, findings: int) -> ShareReport:
