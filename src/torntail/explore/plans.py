@@ -21,7 +21,7 @@ from torntail.judge.capabilities import Capabilities
 from torntail.judge.history import Append, Create, Operation
 from torntail.session import SessionEvent, interrupted_turn_closers
 
-__all__ = ["UnknownPlanError", "crash_plan", "crash_plans"]
+__all__ = ["UnknownPlanError", "crash_plan", "crash_plans", "is_sparse"]
 
 _SMALL_STEPS: Final = 4
 _LARGE_STEPS: Final = 14
@@ -67,6 +67,11 @@ def crash_plan(seed: int, capabilities: Capabilities, name: str) -> Case:
     script = Script(f"{seed}/crash/{int(digits)}", capabilities)
     _Improvisation(script).play(_LARGE_STEPS if name.startswith("large") else _SMALL_STEPS)
     return Case(name, (), tuple(script.operations))
+
+
+def is_sparse(name: str) -> bool:
+    """Whether the plan of that name is crashed in some of its calls only."""
+    return name in _CRASHED_CALLS
 
 
 def _improvised_name(number: int) -> str:
