@@ -147,6 +147,7 @@ def crash_part(
             f"file operations of this store are not seen from inside Python: {result.unseen}"
         )
         return CrashOutcome(counts=counts)
+    doubted = _take_doubted(result)
     found = [*result.findings, *map(_loss_finding, result.losses)]
     wanted = [one for one in found if request.wants(one.clause)]
     for loss in result.losses:
@@ -165,12 +166,30 @@ def crash_part(
     if crashes or errors or findings:
         failed = [(finding.clause, finding.sentence) for finding in findings.values()]
         tally.add_crashes(total.executed, failed, total.situations)
+    if doubted:
+        tally.not_crashed(
+            f"syncs of this store are not seen from inside Python: it calls "
+            f"{', '.join(result.foreign)} through ctypes; what it loses with power proves nothing"
+        )
     return CrashOutcome(
         findings=tuple(findings.values()),
         counts=counts,
         device_faults=total.device_faults,
         notes=_notes(request, result),
     )
+
+
+def _take_doubted(result: CrashResult) -> bool:
+    """Removes what a sync that is not seen may have prevented; gives whether there was any.
+
+    Where nothing is lost, syncs that were missed would only have helped.
+    """
+    doubted = result.total().doubted
+    for cause, struck in list(result.io_findings.items()):
+        if result.foreign and struck.crash is not None and struck.crash.model != "kill":
+            del result.io_findings[cause]
+            doubted = True
+    return doubted
 
 
 def _reported(found: CrashFinding, command: Sequence[str], runs: Runs | None) -> Finding:
@@ -207,6 +226,11 @@ def _notes(request: Request, result: CrashResult) -> tuple[str, ...]:
     }
     if request.level != "power" or not models:
         return habits
+    if "kill" not in models and not result.total().syncs:
+        habits += (
+            "not one sync of this store was seen, so it loses what it acknowledged when power "
+            "fails; a sync made by foreign code (cffi, a C extension) would not be seen",
+        )
     if models == {"posix"}:
         return (
             *habits,

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from torntail.crash.disk import EMPTY_IMAGE, Disk, Model
+from torntail.crash.oplog import is_sync
 from torntail.drive.target import Target
 from torntail.explore.crash_calls import CrashCalls, Recording, sessions_of
 from torntail.explore.crash_counts import Counts
@@ -50,6 +51,7 @@ class CrashRun:
         self.calls.hold(EMPTY_IMAGE)
         recording = self.calls.record(plan.operations, None)
         self.counts.plans += 1
+        self.counts.syncs += sum(map(is_sync, recording.operations))
         search = PlanSearch(
             plan,
             sessions_of(plan.operations),

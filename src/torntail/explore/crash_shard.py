@@ -26,6 +26,7 @@ from torntail.judge.evidence import Evidence
 from torntail.judge.history import Operation as Call
 from torntail.judge.ledger import Ledger
 from torntail.judge.recovery import Breach
+from torntail.record.foreign import foreign_syncs
 from torntail.record.inprocess import RecordingFailed
 from torntail.record.slots import Slot
 
@@ -97,7 +98,9 @@ class ShareReport(msgspec.Struct, frozen=True, kw_only=True):
     """Where a share stands.
 
     `unseen` says why in-process recording cannot see this store, `outside` names a file it wrote
-    outside its directory, and `habits` are what else it did to its process. Of the I/O errors
+    outside its directory, and `habits` are what else it did to its process. `syncs` were seen in
+    plans; `foreign` are sync functions it has looked up where no call of them is seen, and
+    `doubted` says that something was lost with power which these may have kept. Of the I/O errors
     `io_missed` did not strike; `moot` says of a clause why there was nothing to strike.
     """
 
@@ -115,6 +118,9 @@ class ShareReport(msgspec.Struct, frozen=True, kw_only=True):
     unseen: str | None = None
     outside: str | None = None
     habits: tuple[str, ...] = ()
+    syncs: int = 0
+    foreign: tuple[str, ...] = ()
+    doubted: bool = False
     io_runs: int = 0
     io_images: int = 0
     io_struck: dict[str, int] = {}
@@ -147,20 +153,30 @@ def crash_share(
     """
     causes: dict[str, CrashFinding] = {}
     plan_name = ""
+    doubted = False
 
     def on_violation(violation: Violation) -> None:
         if lacks_room(slot.path, violation.breach.sentence):
             raise no_room_in(slot.path)
+        nonlocal doubted
+        if foreign_syncs() and any(crash.model != "kill" for crash in violation.chain):
+            doubted = True
+            return
         finding = violation_finding(violation, run.counts.distinct)
         same_clause = sum(known.clause == finding.clause for known in causes.values())
         if finding.cause not in causes and same_clause < _CAUSES_PER_CLAUSE:
             causes[finding.cause] = finding
+            on_tick(run.counts)  # What is known of the store's syncs goes with it.
             found(finding)
             if share.sought and share.sought <= {known.clause for known in causes.values()}:
                 raise _Enough
 
     def on_tick(counts: Counts) -> None:
-        tick(_report(counts, plan_name, len(causes)))
+        tick(report(counts))
+
+    def report(counts: Counts) -> ShareReport:
+        known = _report(counts, plan_name, len(causes))
+        return msgspec.structs.replace(known, foreign=foreign_syncs(), doubted=doubted)
 
     run = CrashRun(
         target,
@@ -195,8 +211,7 @@ def crash_share(
             plans_left = _PLANS_AFTER_A_FINDING
         if plans_left == 0 or run.counts.distinct >= share.images:
             break
-    report = _report(run.counts, plan_name, len(causes))
-    return msgspec.structs.replace(report, done=True, unseen=unseen)
+    return msgspec.structs.replace(report(run.counts), done=True, unseen=unseen)
 
 
 def _limits(plan: Case, share: Share) -> Limits:
@@ -212,6 +227,8 @@ def _report(counts: Counts, plan: str, findings: int) -> ShareReport:
         images=counts.images,
         distinct=counts.distinct,
         recoveries=counts.recoveries,
+        syncs=counts.syncs,
+        foreign=foreign_syncs(),
         executed=dict(counts.executed),
         situations=dict(counts.situations),
         plan=plan,

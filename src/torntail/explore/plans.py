@@ -165,7 +165,7 @@ def _a_long_log(script: Script) -> None:
     for turn in range(26):
         log.append("TS U SS" + " C" * 7)
         if turn == 13:
-            log.append([_padded(*log.write("A"), _LONG_LINE_BYTES)])
+            log.append([_padded(log.write("A")[0], _LONG_LINE_BYTES)])
         log.append("A SE TE")
     script.reopen()
     log.load()

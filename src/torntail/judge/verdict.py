@@ -59,7 +59,8 @@ LIMITS: Final = (
     "crashes are those of the models kill, ordered and posix over the plans that were run; bytes "
     "that an fsync has made durable are taken to stay (device faults are not part of this)",
     "file operations are recorded inside Python: of a store that writes by other means nothing is "
-    "said about crashes and I/O errors",
+    "said about crashes and I/O errors; syncs by foreign code (ctypes, cffi, C extensions) are "
+    "not seen, and make a store look worse than it is",
     "I/O errors strike writes, opens for writing, syncs and changes of names, never reads; EINTR "
     "does not reach a Python store",
     "IO-3: not judged is a kill between a failed fsync and the cut, followed by a load in the same "
