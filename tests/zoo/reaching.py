@@ -11,6 +11,7 @@ from typing import Any
 from tests.zoo.careful import CarefulStore
 from tests.zoo.plain import factory
 from torntail.session import SessionHeader
+from torntail.stores.contract import WriterConflict
 
 ZOO: dict[str, str] = {}
 PLANS: dict[str, str] = {}
@@ -76,3 +77,16 @@ class a_child_is_not_synced(CarefulStore):
             return
         path.write_bytes(header + b"".join(line + b"\n" for line in lines))
         self.sync_directories(path)
+
+
+class _RefusesALongLog(CarefulStore):
+    """Says of a log that has become long that another writer has it."""
+
+    def settle(self, path: Path) -> None:
+        if path.stat().st_size > _MANY_BYTES:
+            raise WriterConflict("", path, "is too long")
+        super().settle(path)
+
+
+refuses_a_long_log = factory(_RefusesALongLog, durability="power")
+"""Not of the zoo of crashes: it is wrong without any."""

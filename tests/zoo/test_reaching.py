@@ -33,6 +33,33 @@ def test_a_store_that_survives_is_not_accused_there(target: str, plan: str) -> N
     assert certificate.exit_code == 0
 
 
+def test_a_call_of_a_plan_that_is_refused_without_a_fault_is_a_finding() -> None:
+    target = "tests.zoo.reaching:refuses_a_long_log"
+    certificate = certify(
+        target, only=["RW-1", "CR-1"], plan="a-long-log", workers=0, runs=None, seed=3
+    )
+    states = {result.clause: result.state for result in certificate.results}
+    assert states == {"RW-1": "fail", "CR-1": "pass"}
+    (finding,) = certificate.findings
+    assert (finding.clause, finding.model) == ("RW-1", "no fault")
+    assert finding.sentence.startswith("append refused with WriterConflict")
+    assert finding.command == (
+        f"torntail certify {target} --seed 3 --plan a-long-log --only RW-1 --only CR-1"
+    )
+    assert len(finding.steps) > 20
+
+
+def test_where_that_was_not_asked_for_nothing_is_proven() -> None:
+    target = "tests.zoo.reaching:refuses_a_long_log"
+    certificate = certify(target, only=["CR-1"], plan="a-long-log", workers=0, runs=None)
+    assert certificate.findings == ()
+    (error,) = certificate.harness_errors
+    assert error.startswith(
+        "crashing: without any fault, plan a-long-log breaks RW-1: append refused"
+    )
+    assert certificate.exit_code == 3
+
+
 def test_the_fixed_plans_reach_these_sizes() -> None:
     capabilities = target_of("jsonl").capabilities
     plans = [*islice(crash_plans(0, capabilities), 10)]

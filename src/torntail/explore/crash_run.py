@@ -24,7 +24,10 @@ __all__ = ["Counts", "CrashRun", "Limits", "Recording", "Violation"]
 
 
 class CrashRun:
-    """Crashes plans of one target; `found` is called with every violation, `tick` now and then."""
+    """Crashes plans of one target; `found` is called with every violation, `tick` now and then.
+
+    `recorded` gets each plan's recording before anything is crashed.
+    """
 
     def __init__(
         self,
@@ -37,6 +40,7 @@ class CrashRun:
         found: Callable[[Violation], None],
         tick: Callable[[Counts], None] = lambda counts: None,
         began: Callable[[], object] = lambda: None,
+        recorded: Callable[[Recording], None] = lambda recording: None,
     ) -> None:
         self.calls = CrashCalls(target, slot, began)
         self.models = tuple(models)
@@ -45,6 +49,7 @@ class CrashRun:
         self.counts = Counts()
         self.found = found
         self.tick = tick
+        self.recorded = recorded
 
     def run(self, plan: Case) -> None:
         """Records a plan and crashes it; raises what the recorder raises for an unseen write."""
@@ -52,6 +57,7 @@ class CrashRun:
         recording = self.calls.record(plan.operations, None)
         self.counts.plans += 1
         self.counts.syncs += sum(map(is_sync, recording.operations))
+        self.recorded(recording)
         search = PlanSearch(
             plan,
             sessions_of(plan.operations),

@@ -18,13 +18,14 @@ from torntail.crash.crashes import Crash
 from torntail.crash.devices import DeviceFault
 from torntail.crash.disk import DiskImage, Model
 from torntail.drive.target import Target
-from torntail.explore.crash_run import Counts, CrashRun, Limits, Violation
+from torntail.explore.crash_run import Counts, CrashRun, Limits, Recording, Violation
 from torntail.explore.plans import crash_plan, crash_plans
 from torntail.explore.room import lacks_room, no_room_in
 from torntail.explore.script import Case
 from torntail.judge.evidence import Evidence
 from torntail.judge.history import Operation as Call
 from torntail.judge.ledger import Ledger
+from torntail.judge.oracle import Judgement, judge
 from torntail.judge.recovery import Breach
 from torntail.record.foreign import foreign_syncs
 from torntail.record.inprocess import RecordingFailed
@@ -68,7 +69,7 @@ class CrashFinding(msgspec.Struct, frozen=True, kw_only=True):
     """A violation as it is reported: JSON-able, with the disk image and the crashes that left it.
 
     `cause` is equal for violations that show the same fault. Under a device `fault` there is no
-    chain of crashes. `evidence` is what it was judged by.
+    chain of crashes, nor where a call of the plan itself went `unprovoked` wrong. `evidence` is what it was judged by.
     """
 
     clause: str
@@ -87,6 +88,11 @@ class CrashFinding(msgspec.Struct, frozen=True, kw_only=True):
     images_until_found: int
     fault: DeviceFault | None = None
     evidence: Evidence | None = None
+
+    @property
+    def unprovoked(self) -> bool:
+        """Whether there was neither a crash nor a fault."""
+        return self.clause.startswith(("RW-", "CL-"))
 
     @property
     def model(self) -> Model:
@@ -171,6 +177,15 @@ def crash_share(
             if share.sought and share.sought <= {known.clause for known in causes.values()}:
                 raise _Enough
 
+    def on_recording(recording: Recording) -> None:
+        for judgement in judge(recording.history, target.capabilities).judgements:
+            if judgement.passed:
+                continue
+            finding = _unprovoked(judgement, plan_name, recording, run.counts.distinct)
+            if finding.cause not in causes:
+                causes[finding.cause] = finding
+                found(finding)
+
     def on_tick(counts: Counts) -> None:
         tick(report(counts))
 
@@ -186,6 +201,7 @@ def crash_share(
         found=on_violation,
         tick=on_tick,
         began=began,
+        recorded=on_recording,
     )
     plans_left: int | None = None
     unseen = None
@@ -252,6 +268,27 @@ def violation_finding(violation: Violation, images: int) -> CrashFinding:
     )
 
 
+def _unprovoked(judgement: Judgement, plan: str, recording: Recording, images: int) -> CrashFinding:
+    """What went wrong in a plan before anything was crashed."""
+    calls = tuple(one.operation for one in recording.history[: judgement.index + 1])
+    return CrashFinding(
+        clause=judgement.clause,
+        session="",
+        sentence=judgement.sentence,
+        lost=(),
+        plan=plan,
+        calls=calls,
+        chain=(),
+        recovery_calls=(),
+        files={},
+        directories=(),
+        submitted=0,
+        acknowledged=0,
+        cause=f"{judgement.clause} {_kind(judgement.sentence)}",
+        images_until_found=images,
+    )
+
+
 def finding_of(breach: Breach, ledger: Ledger, image: DiskImage, **facts: Any) -> CrashFinding:
     """A breach as it is reported, with the disk that shows it; `facts` are the other attributes."""
     debt = ledger.sessions.get(breach.session)
@@ -275,9 +312,13 @@ def _printable(path: str) -> str:
 
 def _cause(violation: Violation) -> str:
     """The clause, the kind of sentence and the kind of crash: numbers and names left out."""
-    sentence = re.sub(r"'[^']*'|\"[^\"]*\"|/[^ ,:;]*|\d+", "…", violation.breach.sentence)
     debt = violation.ledger.sessions.get(violation.breach.session)
     # The models and how many crashes there were are left out: what shows under `kill`, or after one
     # crash, shows under the others, too, and comes first.
     busy = debt.busy if debt else ""
-    return f"{violation.breach.clause} {busy} {sentence[:80]}"
+    return f"{violation.breach.clause} {busy} {_kind(violation.breach.sentence)}"
+
+
+def _kind(sentence: str) -> str:
+    """What is alike in sentences that tell of one fault."""
+    return re.sub(r"'[^']*'|\"[^\"]*\"|/[^ ,:;]*|\d+", "…", sentence)[:80]

@@ -178,6 +178,10 @@ class Tally:
         """What went wrong in torntail itself."""
         return tuple(self._harness_errors)
 
+    def failed(self, clause: str) -> bool:
+        """Whether a violation of a clause is known by now."""
+        return clause in self._failed
+
     def plan(self, clauses: Iterable[str]) -> None:
         """There is a case for these clauses, whether or not it will be reached."""
         self._planned.update(clauses)
