@@ -39,7 +39,7 @@ from torntail.explore.crash_calls import CrashCalls
 from torntail.explore.crash_expansion import Expansion
 from torntail.explore.crash_run import CrashRun, Limits
 from torntail.explore.crash_search import PlanSearch
-from torntail.explore.crash_shard import Share, crash_share
+from torntail.explore.crash_shard import Share, ShareReport, crash_share
 from torntail.explore.script import Case, Script
 from torntail.record.scratch import Scratch
 from torntail.record.slots import Slot
@@ -53,7 +53,7 @@ SAMPLED_IMAGES = 50
 def run(folder: Path) -> Iterator[Measured]:
     yield _peers()
     yield from _harness()
-    yield _judged()
+    yield from _judged()
     yield _growth()
 
 
@@ -194,13 +194,13 @@ def _parse(content: bytes) -> None:
             return
 
 
-def _judged() -> Measured:
+def _judged() -> Iterator[Measured]:
     best = float("inf")
-    distinct = 0
+    report = ShareReport()
     with Scratch() as scratch, Slot(scratch) as slot:
-        for _ in range(3):
+        for _ in range(ROUNDS):
             begun = time.perf_counter()
-            distinct = _crash_jsonl(slot)
+            report = _crash_jsonl(slot)
             best = min(best, time.perf_counter() - begun)
         with Stages() as stages:
             _crash_jsonl(slot)
@@ -208,27 +208,39 @@ def _judged() -> Measured:
             f"{name} {seconds / sum(stages.seconds.values()):.0%}"
             for name, seconds in stages.seconds.items()
         )
-    return Measured(
+    yield Measured(
         subject="crash",
-        name=f"JSONL store fully judged: {distinct / best:.0f} distinct images a second",
+        name=f"JSONL store, {report.images} images fully judged: "
+        f"{report.images / best:.0f} images a second",
         unit="s",
-        value=best / distinct,
+        value=best / report.images,
         floor=1 / 2_500,
-        rounds=3,
+        rounds=ROUNDS,
         bar=1.0,
-        note=f"floor is the time allowed an image; {shares}",
+        note="floor is the time allowed an image; one equal to another is not loaded again, but "
+        "judged by what was owed at its own moment",
+    )
+    yield Measured(
+        subject="crash",
+        name=f"the same by the {report.distinct} of them that are distinct, and were loaded: "
+        f"{report.distinct / best:.0f} a second",
+        unit="s",
+        value=best / report.distinct,
+        floor=1 / 2_500,
+        rounds=ROUNDS,
+        note=shares,
     )
 
 
-def _crash_jsonl(slot: Slot) -> int:
-    """Crashes the JSONL store until so many images were loaded; gives how many they were."""
+def _crash_jsonl(slot: Slot) -> ShareReport:
+    """Crashes the JSONL store until so many images were loaded."""
     return crash_share(
         target_of("jsonl"),
         Share(models=MODELS, seed=0, images=2_000),
         slot=slot,
         found=lambda finding: None,
         tick=lambda report: None,
-    ).distinct
+    )
 
 
 class Stages:

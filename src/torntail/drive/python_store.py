@@ -18,7 +18,9 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from functools import partial
 from pathlib import Path, PurePath
+from types import GeneratorType
 from typing import Any, Final
 
 from torntail.judge.history import (
@@ -212,6 +214,10 @@ class PythonStore:
 
     def _awaited(self, value: Any) -> Any:
         """The value, or what it comes to when it is awaited in the store's own event loop."""
+        # What `await` takes has this, but for old coroutines made of generators; asking the
+        # abstract class costs several times as much, for each call of a crash campaign.
+        if not hasattr(type(value), "__await__") and not isinstance(value, GeneratorType):
+            return value
         if not inspect.isawaitable(value):
             return value
         with self._loop_lock:
@@ -390,17 +396,15 @@ def _header(header: Any) -> SessionHeader:
 
 def report_facts(report: Any) -> RepairFacts:
     """What a repair report says, whether it is an object or a mapping."""
-
-    def fact(name: str, default: Any = None) -> Any:
-        if isinstance(report, Mapping):
-            return report.get(name, default)
-        return getattr(report, name, default)
+    fact: Callable[[str, Any], Any] = (
+        report.get if isinstance(report, Mapping) else partial(getattr, report)
+    )
 
     return RepairFacts(
-        torn_from_line=fact("torn_from_line"),
-        torn_from_byte=fact("torn_from_byte"),
+        torn_from_line=fact("torn_from_line", None),
+        torn_from_byte=fact("torn_from_byte", None),
         torn_bytes=fact("torn_bytes", 0),
-        copy_kept=bool(fact("copy_kept")),
+        copy_kept=bool(fact("copy_kept", None)),
         newline_added=bool(fact("newline_added", False)),
         durable=bool(fact("durable", True)),
     )

@@ -149,7 +149,12 @@ class Expansion:
             if recovered is not None:
                 search.calls.hold(recovered)
             search.counts.recoveries += 1
-            followed = search.followed[key] = search.calls.follow(answers, self.headers)
+            headers = {
+                session: header
+                for session, header in self.headers.items()
+                if session in answers and search.goes_on(session, answers[session], key)
+            }
+            followed = search.followed[key] = search.calls.follow(answers, headers)
             self._plan_nesting(image, left.crash, place, answers, repaired=recovered is not None)
         recovery = search.recovery(answers, key, followed)
         # As with nesting, the first of each kind; under whichever model it comes.

@@ -33,6 +33,9 @@ MODELS_OF_LEVEL: Final[Mapping[str, tuple[Model, ...]]] = {
 }
 """Which crashes a level asks for (VD-7)."""
 
+_SMALL_PLAN_OPERATIONS: Final = 8
+_SPREAD_DISKS: Final = 4
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:
@@ -93,6 +96,7 @@ class PlanSearch:
     followed: dict[int, Followed] = field(default_factory=dict)
     _answers: dict[tuple[object, ...], list[Answer]] = field(default_factory=dict)
     _one_of: dict[tuple[int, ...], Recovery] = field(default_factory=dict)
+    _gone_on_with: set[tuple[str, int]] = field(default_factory=set)
 
     def left(self) -> int:
         """How many distinct images may still be loaded."""
@@ -114,6 +118,18 @@ class PlanSearch:
             known.append(answer)
         near.append(first)
         return first
+
+    def goes_on(self, session: str, answer: Answer, key: int) -> bool:
+        """Whether a session is gone on with on the disk of that hash, where `one` gave `answer`.
+
+        In a small plan it always is. In a large one, most of whose disks differ in another session,
+        it is where the answer is new, and on a spread of the other disks: a store may give equal
+        answers of unequal files.
+        """
+        new = (session, id(answer)) not in self._gone_on_with
+        self._gone_on_with.add((session, id(answer)))
+        small = len(self.plan.operations) <= _SMALL_PLAN_OPERATIONS
+        return new or small or key % _SPREAD_DISKS == 0
 
     def recovery(self, loads: Mapping[str, Answer], key: int, followed: Followed) -> Recovery:
         """The recovery that these answers make with what became of the disk they left.
