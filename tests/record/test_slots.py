@@ -537,20 +537,20 @@ def test_files_are_as_old_as_they_were_last_written_and_no_time_comes_twice(tmp_
     later = disk.after(Write(1, 0, b"two")).image()
 
     def times() -> list[int]:
-        return [os.stat(f"{slot.path}/{name}").st_mtime_ns for name in ("log", "index")]
+        return [os.stat(f"{own.path}/{name}").st_mtime_ns for name in ("log", "index")]
 
-    with Scratch(tmp_path) as scratch, Slot(scratch) as slot:
-        slot.hold(earlier)
+    with Scratch(tmp_path) as opened, Slot(opened) as own:
+        own.hold(earlier)
         log, index = times()
         assert log < index < time.time_ns()
-        slot.hold(later)
+        own.hold(later)
         assert times()[0] > index == times()[1]
-        slot.hold(DiskImage({"log": b"one", "index": b"1"}, frozenset(), written=earlier.written))
+        own.hold(DiskImage({"log": b"one", "index": b"1"}, frozenset(), written=earlier.written))
         assert log < times()[0] < index == times()[1]
-        with open(f"{slot.path}/index", "ab") as file:
+        with open(f"{own.path}/index", "ab") as file:
             file.write(b"2")
-        assert slot.changed() == ("index",)
-        found = slot.image(untouched=True)
+        assert own.changed() == ("index",)
+        found = own.image(untouched=True)
         assert found.written["log"] < found.written["index"]
-        slot.hold(found)
+        own.hold(found)
         assert times()[0] < times()[1] != index

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from tests.zoo.careful import CarefulStore
 from tests.zoo.plain import factory
+from torntail.stores.contract import LoadResult
 
 _READ: dict[Path, tuple[tuple[int, int], bytes]] = {}
 
@@ -52,3 +53,34 @@ class KeepsWhatItRead(CarefulStore):
 
 trusts_a_newer_size = factory(TrustsANewerSize, durability="process")
 keeps_what_it_read = factory(KeepsWhatItRead, durability="power")
+
+
+class TouchesOnEachLoad(CarefulStore):
+    """Writes a lock file and how often anything was opened; a log is written by a repair only."""
+
+    def load(self, session_id: str) -> LoadResult:
+        result = super().load(session_id)
+        opened = self.root / "opened.json"
+        times = int(opened.read_text() or 0) if opened.exists() else 0
+        opened.write_text(str(times + 1))
+        (self.root / "lock").write_text(f"{os.getpid()} {times}")
+        return result
+
+
+class RewritesOnEachLoad(CarefulStore):
+    """Changes how the last line of a log ends in which a turn was once interrupted."""
+
+    def load(self, session_id: str) -> LoadResult:
+        result = super().load(session_id)
+        path = self.find(session_id)[0]
+        content = path.read_bytes().removesuffix(b"\n")
+        bare = content.removesuffix(b"\r")
+        if b'"interrupted"' not in content:
+            return result
+        path.write_bytes((bare if bare != content else bare + b"\r") + b"\n")
+        self.note_file(session_id, path)
+        return result
+
+
+touches_on_each_load = factory(TouchesOnEachLoad, durability="process")
+rewrites_on_each_load = factory(RewritesOnEachLoad, durability="process")

@@ -69,7 +69,8 @@ class CrashFinding(msgspec.Struct, frozen=True, kw_only=True):
     """A violation as it is reported: JSON-able, with the disk image and the crashes that left it.
 
     `cause` is equal for violations that show the same fault. Under a device `fault` there is no
-    chain of crashes, nor where a call of the plan itself went `unprovoked` wrong. `evidence` is what it was judged by.
+    chain of crashes, nor where a call of the plan itself went wrong `unprovoked`. `evidence` is
+    what it was judged by.
     """
 
     clause: str

@@ -113,6 +113,18 @@ class Held:
         known = {path: content for path, content in files.items() if content is not None}
         return DiskImage(known, frozenset(directories), written=written)
 
+    def versions(self, path: str) -> tuple[bytes, ...]:
+        """What stood under a name before and after the last comparison found it changed."""
+        entry = self.files.get(path)
+        found = self._read.get(path)
+        if found is None:
+            try:
+                found, _ = read_file(self.full(path))
+            except OSError:
+                pass  # Removed, or a directory.
+        before = None if entry is None else entry.content
+        return tuple(content for content in (before, found) if content is not None)
+
     # --- comparing ------------------------------------------------------------------------------
 
     def _altered(self, entries: dict[str, HeldEntry], status_mode: int) -> list[str]:

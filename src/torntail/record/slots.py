@@ -263,6 +263,10 @@ class Slot:
             self._changed = self._held.compare(files, directories)
         return self._changed
 
+    def versions(self, path: str) -> tuple[bytes, ...]:
+        """What a file among the last `changed` holds and held, as far as there was such a file."""
+        return self._held.versions(path)
+
     def image(self, *, untouched: bool = False) -> DiskImage:
         """What the directory holds now, read back; raises `tree.ForeignEntry`.
 
