@@ -10,6 +10,7 @@ import signal
 import stat
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,7 +18,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from torntail.crash.disk import DiskImage
+from torntail.crash.disk import Disk, DiskImage
+from torntail.crash.oplog import ROOT, CreateFile, Write
 from torntail.record import held as held_module
 from torntail.record import scratch, slots
 from torntail.record.real import Real
@@ -520,3 +522,35 @@ def test_a_full_place(tmp_path, monkeypatch):
     with pytest.raises(ScratchFull, match="scratch space"):
         Scratch(tmp_path)
     assert os.listdir(tmp_path) == []
+
+
+def test_files_are_as_old_as_they_were_last_written_and_no_time_comes_twice(tmp_path):
+    disk = Disk("kill")
+    for operation in (
+        CreateFile(ROOT, "log", 1),
+        CreateFile(ROOT, "index", 2),
+        Write(1, 0, b"one"),
+        Write(2, 0, b"1"),
+    ):
+        disk = disk.after(operation)
+    earlier = disk.image()
+    later = disk.after(Write(1, 0, b"two")).image()
+
+    def times() -> list[int]:
+        return [os.stat(f"{own.path}/{name}").st_mtime_ns for name in ("log", "index")]
+
+    with Scratch(tmp_path) as opened, Slot(opened) as own:
+        own.hold(earlier)
+        log, index = times()
+        assert log < index < time.time_ns()
+        own.hold(later)
+        assert times()[0] > index == times()[1]
+        own.hold(DiskImage({"log": b"one", "index": b"1"}, frozenset(), written=earlier.written))
+        assert log < times()[0] < index == times()[1]
+        with open(f"{own.path}/index", "ab") as file:
+            file.write(b"2")
+        assert own.changed() == ("index",)
+        found = own.image(untouched=True)
+        assert found.written["log"] < found.written["index"]
+        own.hold(found)
+        assert times()[0] < times()[1] != index

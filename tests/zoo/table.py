@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tests.zoo import crashing, devices, io_errors
+from tests.zoo import crashing, devices, io_errors, reaching
 from torntail.drive.target import target_of
 from torntail.explore.crash_shard import CrashFinding, Share, crash_share
 from torntail.explore.device_shard import device_share
@@ -25,6 +25,7 @@ IO_RUNS = 320
 
 ZOO: dict[str, str] = {
     **crashing.ZOO,
+    **reaching.ZOO,
     **{target: clause for target, clause in devices.ZOO.items() if clause is not None},
     **io_errors.ZOO,
 }
@@ -35,7 +36,8 @@ HEAD = """\
 No check without a store that breaks it (VD-5): each of these is a careful store with one step left
 out, or done in the wrong order, and is caught by the clause beside it. *Images* counts the distinct
 disks that were loaded in one process with seed 0 until the first violation of that clause;
-*model* is that of the crash that showed it, or of the crashes one after the other. Then come
+*model* is that of the crash that showed it, or of the crashes one after the other. What breaks only
+in work of a certain size or shape was given that plan alone. Then come
 [device faults](crashes.md#device-faults), and [I/O errors](io-errors.md), where *images* counts the
 runs in which the disk said no. Made by `python -m tests.zoo.table`.
 
@@ -64,6 +66,7 @@ def first_finding(target: str, clause: str) -> CrashFinding | None:
         seed=0,
         images=IMAGES,
         sought=frozenset({clause}),
+        plan=reaching.PLANS.get(target),
         devices=2 if struck else 0,
     )
     run_share = device_share if struck else crash_share

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from torntail.crash.oplog import (
     ROOT,
@@ -79,12 +79,14 @@ class DiskImage:
     """A directory tree: paths relative to the recorded directory, with `/` between names.
 
     `files` maps a path to its bytes; `directories` holds the paths of directories. Two paths of
-    one file (hard links) are listed with the same inode in `links`.
+    one file (hard links) are listed with the same inode in `links`. `written` tells in which order
+    the files were last written, where that is known; it does not count when images are compared.
     """
 
     files: Mapping[str, bytes]
     directories: frozenset[str]
     links: tuple[tuple[str, ...], ...] = ()
+    written: Mapping[str, int] = field(default_factory=lambda: _NO_ORDER)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, DiskImage):
@@ -94,6 +96,8 @@ class DiskImage:
     def __hash__(self) -> int:
         return hash((frozenset(self.files.items()), self.directories))
 
+
+_NO_ORDER: Final[Mapping[Any, int]] = MappingProxyType({})
 
 EMPTY_IMAGE: Final = DiskImage({}, frozenset())
 
@@ -116,7 +120,8 @@ class Disk:
 
     `names` is what programs see; `durable_names` what is settled; `changes` the directory
     operations that are not, in order, each as the bindings it makes. Directories are the inodes in
-    `directories`.
+    `directories`. `written` numbers the files in the order in which they were last written, the
+    last with `writes`.
     """
 
     model: Model
@@ -125,6 +130,8 @@ class Disk:
     durable_names: Mapping[Name, Inode] = field(default_factory=lambda: _NO_NAMES)
     changes: tuple[tuple[Binding, ...], ...] = ()
     directories: frozenset[Inode] = frozenset({ROOT})
+    written: Mapping[Inode, int] = field(default_factory=lambda: _NO_ORDER, compare=False)
+    writes: int = field(default=0, compare=False)
 
     # --- folding the log ------------------------------------------------------------------------
 
@@ -132,10 +139,11 @@ class Disk:
         """The disk after one more operation."""
         match operation:
             case Write(inode, offset, data, synced):
-                disk = self._with(inode, self.files[inode].written(offset, data, synced=synced))
+                file = self.files[inode].written(offset, data, synced=synced)
+                disk = self._with(inode, file, written=True)
                 return disk._settle_names_of(inode) if synced else disk
             case Truncate(inode, length):
-                return self._with(inode, self.files[inode].truncated(length))
+                return self._with(inode, self.files[inode].truncated(length), written=True)
             case SyncFile(inode):
                 return self._with(inode, self.files[inode].synced())._settle_names_of(inode)
             case SyncDirectory(inode):
@@ -148,7 +156,7 @@ class Disk:
             case Invoked() | Acknowledged():
                 return self
             case CreateFile(parent, name, inode):
-                disk = self._with(inode, FileVersions())
+                disk = self._with(inode, FileVersions(), written=True)
                 return disk._rebound(((Name(parent, name), inode),))
             case MakeDirectory(parent, name, inode):
                 disk = replace(self, directories=self.directories | {inode})
@@ -175,8 +183,9 @@ class Disk:
             changes=(),
         )
 
-    def _with(self, inode: Inode, file: FileVersions) -> Disk:
+    def _with(self, inode: Inode, file: FileVersions, *, written: bool = False) -> Disk:
         # Not `replace`, which takes several times as long: most operations come through here.
+        writes = self.writes + written
         return Disk(
             self.model,
             {**self.files, inode: file},
@@ -184,6 +193,8 @@ class Disk:
             self.durable_names,
             self.changes,
             self.directories,
+            {**self.written, inode: writes} if written else self.written,
+            writes,
         )
 
     def _rebound(self, bindings: tuple[Binding, ...]) -> Disk:
@@ -281,7 +292,9 @@ class Disk:
         for path, inode in tree.files:
             content = contents.get(inode)
             files[path] = self.files[inode].visible if content is None else content
-        return DiskImage(files, tree.directories, tree.links)
+        written = self.written
+        order = {path: written.get(inode, 0) for path, inode in tree.files}
+        return DiskImage(files, tree.directories, tree.links, order)
 
 
 def _walk(

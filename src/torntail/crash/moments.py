@@ -53,7 +53,9 @@ class Crash(msgspec.Struct, frozen=True):
             inode: FileVersions((contents.get(inode, file.visible),))
             for inode, file in disk.files.items()
         }
-        return Disk(disk.model, files, names, names, (), disk.directories)
+        return Disk(
+            disk.model, files, names, names, (), disk.directories, disk.written, disk.writes
+        )
 
     def _names(self, disk: Disk) -> Mapping[Name, Inode]:
         return disk.names if self.names is None else surviving(self.names, disk)

@@ -36,6 +36,7 @@ __all__ = [
     "Truncate",
     "Unlink",
     "Write",
+    "is_sync",
 ]
 
 Inode = int
@@ -183,6 +184,13 @@ Operation = (
     | Invoked
     | Acknowledged
 )
+
+
+def is_sync(operation: Operation) -> bool:
+    """Whether an entry of the log made something durable."""
+    if isinstance(operation, Write):
+        return operation.synced
+    return isinstance(operation, SyncFile | SyncDirectory | SyncAll)
 
 
 class OpLog(msgspec.Struct, frozen=True):

@@ -8,10 +8,11 @@ with a session, whose log another one loads. Does not decide which disks are tri
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from torntail.crash.disk import Disk, DiskImage
 from torntail.crash.oplog import Acknowledged, Invoked, Operation
@@ -41,6 +42,10 @@ __all__ = [
     "further_events",
     "sessions_of",
 ]
+
+
+_MARK: Final = re.compile(rb"\bmark-[0-9a-z]{8}-\d{4}")
+"""What stands in the data of every event of a plan (`Script.mark`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +80,7 @@ class CrashCalls:
         self.began = began
         self._root = Path(slot.path)
         self._touched = True
+        self._logs: frozenset[str] = frozenset()
 
     # --- the disk -------------------------------------------------------------------------------
 
@@ -109,6 +115,8 @@ class CrashCalls:
             if store is not None:
                 store.close()
             recorder.check()
+            if disk is None:
+                self._logs = frozenset(filter(self._holds_events, self.slot.changed()))
         return Recording(tuple(recorder.operations), tuple(history))
 
     def load_all(self, sessions: Sequence[str]) -> dict[str, Answer]:
@@ -134,7 +142,7 @@ class CrashCalls:
         if self.capabilities.lists:
             listed = store.list()
         store.close()
-        changed = self.slot.changed()
+        changed = tuple(filter(self._is_log, self.slot.changed()))
         continued = {
             session: self._continue(session, answer, headers[session])
             for session, answer in answers.items()
@@ -191,6 +199,17 @@ class CrashCalls:
             lasting[session] = Continuation(events, outcome, store.load(session))
             store.close()
         return FirstCalls(listed, alone, created, appended, lasting)
+
+    def _is_log(self, path: str) -> bool:
+        """Whether a changed file is one that a second load may not write (CR-4).
+
+        A log is known by the events in it, or because it had some when the plan was recorded. Of a
+        store that keeps them in no form that could be read, every file counts.
+        """
+        return not self._logs or path in self._logs or self._holds_events(path)
+
+    def _holds_events(self, path: str) -> bool:
+        return any(_MARK.search(content) for content in self.slot.versions(path))
 
     def _begin(self, image: DiskImage) -> InlineStore:
         self.hold(image)

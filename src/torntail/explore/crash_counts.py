@@ -19,13 +19,17 @@ __all__ = ["Counts", "count_recovery"]
 
 @dataclass(slots=True)
 class Counts:
-    """How much was done, how often each clause was tested and each situation met."""
+    """How much was done, how often each clause was tested and each situation met.
+
+    `syncs` are those that were seen while plans were recorded.
+    """
 
     plans: int = 0
     moments: int = 0
     images: int = 0
     distinct: int = 0
     recoveries: int = 0
+    syncs: int = 0
     executed: dict[str, int] = field(default_factory=dict)
     situations: dict[str, int] = field(default_factory=dict)
 

@@ -10,7 +10,7 @@ CR-7). Does not decide what a crash may leave (`crash`) or what a recovery shoul
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -20,7 +20,15 @@ from torntail.crash.crashes import Crash, Images, Left, image_key
 from torntail.crash.disk import Disk, DiskImage, Model
 from torntail.explore.crash_calls import Recording, further_events
 from torntail.explore.crash_counts import count_recovery
-from torntail.explore.crash_places import Place, disk_after_crash, ledgers_of, places_of
+from torntail.explore.crash_places import (
+    SPARSE_IMAGES,
+    Place,
+    disk_after_crash,
+    ledgers_of,
+    places_of,
+    sparse_places,
+    spread,
+)
 from torntail.explore.crash_search import PlanSearch, Violation
 from torntail.judge.evidence import evidence_of, recovery_breaches
 from torntail.judge.history import Append, Create, Load, Returned
@@ -54,6 +62,8 @@ class Expansion:
         self.recording = recording
         self.root = root
         self.limit = limit
+        # The calls after a crash are few, and the plan does not number them.
+        self.sparse = bool(search.plan.crashed) and not root.chain
         self.capabilities = search.calls.capabilities
         self.nested: set[tuple[object, ...]] = set()
         self.begun: set[tuple[object, ...]] = set()
@@ -72,34 +82,37 @@ class Expansion:
         """Visits every moment under every model."""
         seen: set[tuple[int, int]] = set()
         try:
-            for model in self.search.models:
-                self._expand_under(model, seen)
+            for number, model in enumerate(self.search.models):
+                # Where the search is about to end, each model gets a part of what is left.
+                share = -(-self.search.left() // (len(self.search.models) - number))
+                self._expand_under(model, seen, min(self.limit, share))
         finally:
             self._count()
         # Last, so that what a single crash shows is found before what takes two.
         for job in self.jobs:
-            job()
+            if self.search.left():
+                job()
 
-    def _expand_under(self, model: Model, seen: set[tuple[int, int]]) -> None:
+    def _expand_under(self, model: Model, seen: set[tuple[int, int]], budget: int) -> None:
         """Visits every moment under a model; `seen` are the images, with ledgers, of all models:
         what shows under more than one is told of the strictest.
         """
         search = self.search
         counts, recoveries = search.counts, search.recoveries
-        budget = self.limit
         before: tuple[Disk, Ledger] | None = None
         images = Images(model, search.seed)
         for place in self._places(model):
             moment, ledger, _ = place
             counts.moments += 1
             since = None
-            if before is not None and ledger is before[1]:
+            if before is not None and ledger is before[1] and not self.sparse:
                 if moment.disk is before[0]:
                     continue  # An operation that changed nothing, for the same debts.
                 since = before[0]
             if moment.torn is None:
                 before = moment.disk, ledger
-            for left in images.at(moment, since=since):
+            found: Iterable[Left] = images.at(moment, since=since)
+            for left in spread(found, SPARSE_IMAGES) if self.sparse else found:
                 counts.images += 1
                 key = left.key
                 if (key, id(ledger)) in seen:
@@ -116,7 +129,8 @@ class Expansion:
 
     def _places(self, model: Model) -> Iterator[Place]:
         """The moments worth a crash."""
-        return places_of(self.root.disks[model], model, self.recording.operations, self.ledgers)
+        places = places_of(self.root.disks[model], model, self.recording.operations, self.ledgers)
+        return sparse_places(places, self.search.plan.crashed) if self.sparse else places
 
     # --- one disk -------------------------------------------------------------------------------
 

@@ -30,6 +30,18 @@ _MODELS = {
 
 def crash_finding(finding: CrashFinding, command: Sequence[str], witness: str | None) -> Finding:
     """The finding as it stands on a certificate."""
+    if finding.unprovoked:
+        # Crashes are asked for so that the plan is run at all.
+        again = [*command, "--plan", finding.plan, "--only", finding.clause, "--only", "CR-1"]
+        return Finding(
+            clause=finding.clause,
+            sentence=finding.sentence,
+            case=finding.plan,
+            steps=tuple(describe_steps(finding.calls, None)),
+            cause=finding.cause,
+            command=shlex.join(again),
+            witness=witness,
+        )
     if finding.fault is not None:
         steps = [*describe_steps(finding.calls, None), fault_words(finding.fault)]
         command = [*command, "--device-faults"]

@@ -26,6 +26,8 @@ from torntail.explore.device_shard import device_share
 from torntail.explore.io_shard import IoFinding, io_share
 from torntail.explore.room import scratch_base, told
 from torntail.explore.surroundings import Outside, Surroundings
+from torntail.record.foreign import foreign_syncs
+from torntail.record.install import standing
 from torntail.record.scratch import Scratch
 from torntail.record.slots import Slot
 
@@ -43,6 +45,7 @@ def search_here(
     found = result.findings.append
     try:
         with (
+            standing(),
             _watched_slot(hang_seconds) as (slot, began),
             Surroundings() as surroundings,
             Outside(slot.path) as outside,
@@ -78,7 +81,10 @@ def search_here(
         result.errors.append(told(error))
     else:
         result.reports[share.shard] = msgspec.structs.replace(
-            report, outside=outside.first, habits=tuple(surroundings.habits)
+            report,
+            outside=outside.first,
+            habits=tuple(surroundings.habits),
+            foreign=foreign_syncs(),
         )
 
 
@@ -93,6 +99,7 @@ def shorten_here(
     """Makes the histories of findings small, until a call hangs or there is no room."""
     try:
         with (
+            standing(),
             Scratch(scratch_base()) as scratch,
             Slot(scratch) as slot,
             _Alarm(hang_seconds) as began,

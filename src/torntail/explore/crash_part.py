@@ -154,12 +154,21 @@ def crash_part(
             f"file operations of this store are not seen from inside Python: {result.unseen}"
         )
         return CrashOutcome(counts=counts, interrupted=interrupted)
-    found = [*result.findings, *map(_loss_finding, result.losses)]
+    doubted = _take_doubted(result)
+    # What goes wrong without a crash is told once, and the cases have told it.
+    told = [one for one in result.findings if not (one.unprovoked and tally.failed(one.clause))]
+    found = [*told, *map(_loss_finding, result.losses)]
     wanted = [one for one in found if request.wants(one.clause)]
     for loss in result.losses:
         if not request.wants(_loss_finding(loss).clause):
             # What was asked for was looked at in part only: it may not pass.
             tally.harness_error(f"crashing: the search ended in plan {loss.plan}: {loss.reason}")
+    for one in found:
+        if one.unprovoked and not request.wants(one.clause):
+            # The calls after it were made on a store that was not where the plan thinks it is.
+            tally.harness_error(
+                f"crashing: without any fault, plan {one.plan} breaks {one.clause}: {one.sentence}"
+            )
     findings: dict[str, Finding] = {}
     for one in wanted:
         if one.cause not in findings:
@@ -172,6 +181,11 @@ def crash_part(
     if crashes or errors or findings:
         failed = [(finding.clause, finding.sentence) for finding in findings.values()]
         tally.add_crashes(total.executed, failed, total.situations)
+    if doubted:
+        tally.not_crashed(
+            f"syncs of this store are not seen from inside Python: it calls "
+            f"{', '.join(result.foreign)} through ctypes; what it loses with power proves nothing"
+        )
     return CrashOutcome(
         findings=tuple(findings.values()),
         counts=counts,
@@ -179,6 +193,19 @@ def crash_part(
         notes=_notes(request, result),
         interrupted=interrupted,
     )
+
+
+def _take_doubted(result: CrashResult) -> bool:
+    """Removes what a sync that is not seen may have prevented; gives whether there was any.
+
+    Where nothing is lost, syncs that were missed would only have helped.
+    """
+    doubted = result.total().doubted
+    for cause, struck in list(result.io_findings.items()):
+        if result.foreign and struck.crash is not None and struck.crash.model != "kill":
+            del result.io_findings[cause]
+            doubted = True
+    return doubted
 
 
 def _reported(found: CrashFinding, command: Sequence[str], runs: Runs | None) -> Finding:
@@ -215,6 +242,11 @@ def _notes(request: Request, result: CrashResult) -> tuple[str, ...]:
     }
     if request.level != "power" or not models:
         return habits
+    if "kill" not in models and not result.total().syncs:
+        habits += (
+            "not one sync of this store was seen, so it loses what it acknowledged when power "
+            "fails; a sync made by foreign code (cffi, a C extension) would not be seen",
+        )
     if models == {"posix"}:
         return (
             *habits,

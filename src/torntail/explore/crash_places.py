@@ -6,9 +6,11 @@ not decide which of them are tried (`crash_expansion`, `scenarios.crash_replay`)
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Literal, NamedTuple
+from itertools import groupby
+from operator import attrgetter
+from typing import Final, Literal, NamedTuple, TypeVar
 
 import msgspec
 
@@ -19,7 +21,22 @@ from torntail.explore.crash_calls import Recording
 from torntail.judge.capabilities import Capabilities
 from torntail.judge.ledger import Ledger, ledger_steps
 
-__all__ = ["Place", "disk_after_crash", "ledgers_of", "places_of"]
+__all__ = [
+    "SPARSE_IMAGES",
+    "Place",
+    "disk_after_crash",
+    "ledgers_of",
+    "places_of",
+    "sparse_places",
+    "spread",
+]
+
+SPARSE_IMAGES: Final = 4
+"""How many images are loaded of a moment of a plan that is crashed here and there only."""
+
+_SPARSE_PLACES: Final = 9
+
+_Item = TypeVar("_Item")
 
 
 class Place(NamedTuple):
@@ -64,6 +81,21 @@ def places_of(
         if moment.torn is None and isinstance(following, Acknowledged):
             continue
         yield Place(moment, ledgers[step], call)
+
+
+def sparse_places(places: Iterable[Place], calls: Collection[int]) -> Iterator[Place]:
+    """A few places in each of these calls, the first and the last of a call among them."""
+    for call, there in groupby(places, attrgetter("call")):
+        if call in calls:
+            yield from spread(there, _SPARSE_PLACES)
+
+
+def spread(items: Iterable[_Item], count: int) -> list[_Item]:
+    """At most `count` (two or more) of these, evenly spread from the first to the last."""
+    found = list(items)
+    if len(found) <= count:
+        return found
+    return [found[index * (len(found) - 1) // (count - 1)] for index in range(count)]
 
 
 def disk_after_crash(

@@ -57,6 +57,12 @@ class CrashResult:
         told = [habit for report in self.reports.values() for habit in report.habits]
         return tuple(dict.fromkeys(told))
 
+    @property
+    def foreign(self) -> tuple[str, ...]:
+        """The sync functions that it has looked up where no call of them is seen."""
+        names = [name for report in self.reports.values() for name in report.foreign]
+        return tuple(dict.fromkeys(names))
+
     def keep_shortened(self, finding: CrashFinding) -> None:
         """Takes a finding whose history was made small in the place of the one with its cause."""
         self.shortened += 1
@@ -76,6 +82,8 @@ class CrashResult:
                 images=sums.images + report.images,
                 distinct=sums.distinct + report.distinct,
                 recoveries=sums.recoveries + report.recoveries,
+                syncs=sums.syncs + report.syncs,
+                doubted=sums.doubted or report.doubted,
                 executed=_added(sums.executed, report.executed),
                 situations=_added(sums.situations, report.situations),
                 plan=report.plan or sums.plan,

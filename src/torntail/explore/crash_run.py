@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from torntail.crash.disk import EMPTY_IMAGE, Disk, Model
+from torntail.crash.oplog import is_sync
 from torntail.drive.target import Target
 from torntail.explore.crash_calls import CrashCalls, Recording, sessions_of
 from torntail.explore.crash_counts import Counts
@@ -23,7 +24,10 @@ __all__ = ["Counts", "CrashRun", "Limits", "Recording", "Violation"]
 
 
 class CrashRun:
-    """Crashes plans of one target; `found` is called with every violation, `tick` now and then."""
+    """Crashes plans of one target; `found` is called with every violation, `tick` now and then.
+
+    `recorded` gets each plan's recording before anything is crashed.
+    """
 
     def __init__(
         self,
@@ -36,6 +40,7 @@ class CrashRun:
         found: Callable[[Violation], None],
         tick: Callable[[Counts], None] = lambda counts: None,
         began: Callable[[], object] = lambda: None,
+        recorded: Callable[[Recording], None] = lambda recording: None,
     ) -> None:
         self.calls = CrashCalls(target, slot, began)
         self.models = tuple(models)
@@ -44,12 +49,15 @@ class CrashRun:
         self.counts = Counts()
         self.found = found
         self.tick = tick
+        self.recorded = recorded
 
     def run(self, plan: Case) -> None:
         """Records a plan and crashes it; raises what the recorder raises for an unseen write."""
         self.calls.hold(EMPTY_IMAGE)
         recording = self.calls.record(plan.operations, None)
         self.counts.plans += 1
+        self.counts.syncs += sum(map(is_sync, recording.operations))
+        self.recorded(recording)
         search = PlanSearch(
             plan,
             sessions_of(plan.operations),

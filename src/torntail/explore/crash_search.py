@@ -7,6 +7,7 @@ judged once by each debt.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -38,11 +39,15 @@ _SPREAD_DISKS: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How far a plan is followed: images of it, images of each recovery, crashes in a row."""
+    """How far a plan is followed: images of it, images of each recovery, crashes in a row.
+
+    The search ends with `until` distinct images, those of earlier plans among them.
+    """
 
     images: int = 4_000
     nested_images: int = 200
     depth: int = 2
+    until: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +97,11 @@ class PlanSearch:
     _answers: dict[tuple[object, ...], list[Answer]] = field(default_factory=dict)
     _one_of: dict[tuple[int, ...], Recovery] = field(default_factory=dict)
     _gone_on_with: set[tuple[str, int]] = field(default_factory=set)
+
+    def left(self) -> int:
+        """How many distinct images may still be loaded."""
+        until = self.limits.until
+        return sys.maxsize if until is None else max(0, until - self.counts.distinct)
 
     def one(self, session: str, answer: Answer, disk: int) -> Answer:
         """The first answer of the plan that was equal to this one, which left `disk` behind."""

@@ -18,14 +18,16 @@ from torntail.crash.crashes import Crash
 from torntail.crash.devices import DeviceFault
 from torntail.crash.disk import DiskImage, Model
 from torntail.drive.target import Target
-from torntail.explore.crash_run import Counts, CrashRun, Limits, Violation
+from torntail.explore.crash_run import Counts, CrashRun, Limits, Recording, Violation
 from torntail.explore.plans import crash_plan, crash_plans
 from torntail.explore.room import lacks_room, no_room_in
 from torntail.explore.script import Case
 from torntail.judge.evidence import Evidence
 from torntail.judge.history import Operation as Call
 from torntail.judge.ledger import Ledger
+from torntail.judge.oracle import Judgement, judge
 from torntail.judge.recovery import Breach
+from torntail.record.foreign import foreign_syncs
 from torntail.record.inprocess import RecordingFailed
 from torntail.record.slots import Slot
 
@@ -67,7 +69,8 @@ class CrashFinding(msgspec.Struct, frozen=True, kw_only=True):
     """A violation as it is reported: JSON-able, with the disk image and the crashes that left it.
 
     `cause` is equal for violations that show the same fault. Under a device `fault` there is no
-    chain of crashes. `evidence` is what it was judged by.
+    chain of crashes, nor where a call of the plan itself went wrong `unprovoked`. `evidence` is
+    what it was judged by.
     """
 
     clause: str
@@ -88,6 +91,11 @@ class CrashFinding(msgspec.Struct, frozen=True, kw_only=True):
     evidence: Evidence | None = None
 
     @property
+    def unprovoked(self) -> bool:
+        """Whether there was neither a crash nor a fault."""
+        return self.clause.startswith(("RW-", "CL-"))
+
+    @property
     def model(self) -> Model:
         """The model of the last crash: the promise of a disk that is not enough."""
         return self.chain[-1].model
@@ -97,7 +105,9 @@ class ShareReport(msgspec.Struct, frozen=True, kw_only=True):
     """Where a share stands.
 
     `unseen` says why in-process recording cannot see this store, `outside` names a file it wrote
-    outside its directory, and `habits` are what else it did to its process. Of the I/O errors
+    outside its directory, and `habits` are what else it did to its process. `syncs` were seen in
+    plans; `foreign` are sync functions it has looked up where no call of them is seen, and
+    `doubted` says that something was lost with power which these may have kept. Of the I/O errors
     `io_missed` did not strike; `moot` says of a clause why there was nothing to strike.
     """
 
@@ -115,6 +125,9 @@ class ShareReport(msgspec.Struct, frozen=True, kw_only=True):
     unseen: str | None = None
     outside: str | None = None
     habits: tuple[str, ...] = ()
+    syncs: int = 0
+    foreign: tuple[str, ...] = ()
+    doubted: bool = False
     io_runs: int = 0
     io_images: int = 0
     io_struck: dict[str, int] = {}
@@ -147,20 +160,39 @@ def crash_share(
     """
     causes: dict[str, CrashFinding] = {}
     plan_name = ""
+    doubted = False
 
     def on_violation(violation: Violation) -> None:
         if lacks_room(slot.path, violation.breach.sentence):
             raise no_room_in(slot.path)
+        nonlocal doubted
+        if foreign_syncs() and any(crash.model != "kill" for crash in violation.chain):
+            doubted = True
+            return
         finding = violation_finding(violation, run.counts.distinct)
         same_clause = sum(known.clause == finding.clause for known in causes.values())
         if finding.cause not in causes and same_clause < _CAUSES_PER_CLAUSE:
             causes[finding.cause] = finding
+            on_tick(run.counts)  # What is known of the store's syncs goes with it.
             found(finding)
             if share.sought and share.sought <= {known.clause for known in causes.values()}:
                 raise _Enough
 
+    def on_recording(recording: Recording) -> None:
+        for judgement in judge(recording.history, target.capabilities).judgements:
+            if judgement.passed:
+                continue
+            finding = _unprovoked(judgement, plan_name, recording, run.counts.distinct)
+            if finding.cause not in causes:
+                causes[finding.cause] = finding
+                found(finding)
+
     def on_tick(counts: Counts) -> None:
-        tick(_report(counts, plan_name, len(causes)))
+        tick(report(counts))
+
+    def report(counts: Counts) -> ShareReport:
+        known = _report(counts, plan_name, len(causes))
+        return msgspec.structs.replace(known, foreign=foreign_syncs(), doubted=doubted)
 
     run = CrashRun(
         target,
@@ -170,6 +202,7 @@ def crash_share(
         found=on_violation,
         tick=on_tick,
         began=began,
+        recorded=on_recording,
     )
     plans_left: int | None = None
     unseen = None
@@ -181,7 +214,7 @@ def crash_share(
     for plan in plans:
         plan_name = plan.name
         on_tick(run.counts)  # Said before it begins: it may take the process along.
-        run.limits = Limits(images=max(1, min(Limits().images, share.images - run.counts.distinct)))
+        run.limits = _limits(plan, share)
         try:
             run.run(plan)
         except RecordingFailed as error:
@@ -195,8 +228,13 @@ def crash_share(
             plans_left = _PLANS_AFTER_A_FINDING
         if plans_left == 0 or run.counts.distinct >= share.images:
             break
-    report = _report(run.counts, plan_name, len(causes))
-    return msgspec.structs.replace(report, done=True, unseen=unseen)
+    return msgspec.structs.replace(report(run.counts), done=True, unseen=unseen)
+
+
+def _limits(plan: Case, share: Share) -> Limits:
+    if plan.crashed:  # What a recovery of many sessions or of a long log costs is for smaller ones.
+        return Limits(depth=0, until=share.images)
+    return Limits(until=share.images)
 
 
 def _report(counts: Counts, plan: str, findings: int) -> ShareReport:
@@ -206,6 +244,8 @@ def _report(counts: Counts, plan: str, findings: int) -> ShareReport:
         images=counts.images,
         distinct=counts.distinct,
         recoveries=counts.recoveries,
+        syncs=counts.syncs,
+        foreign=foreign_syncs(),
         executed=dict(counts.executed),
         situations=dict(counts.situations),
         plan=plan,
@@ -226,6 +266,27 @@ def violation_finding(violation: Violation, images: int) -> CrashFinding:
         cause=_cause(violation),
         images_until_found=images,
         evidence=violation.evidence,
+    )
+
+
+def _unprovoked(judgement: Judgement, plan: str, recording: Recording, images: int) -> CrashFinding:
+    """What went wrong in a plan before anything was crashed."""
+    calls = tuple(one.operation for one in recording.history[: judgement.index + 1])
+    return CrashFinding(
+        clause=judgement.clause,
+        session="",
+        sentence=judgement.sentence,
+        lost=(),
+        plan=plan,
+        calls=calls,
+        chain=(),
+        recovery_calls=(),
+        files={},
+        directories=(),
+        submitted=0,
+        acknowledged=0,
+        cause=f"{judgement.clause} {_kind(judgement.sentence)}",
+        images_until_found=images,
     )
 
 
@@ -252,9 +313,13 @@ def _printable(path: str) -> str:
 
 def _cause(violation: Violation) -> str:
     """The clause, the kind of sentence and the kind of crash: numbers and names left out."""
-    sentence = re.sub(r"'[^']*'|\"[^\"]*\"|/[^ ,:;]*|\d+", "…", violation.breach.sentence)
     debt = violation.ledger.sessions.get(violation.breach.session)
     # The models and how many crashes there were are left out: what shows under `kill`, or after one
     # crash, shows under the others, too, and comes first.
     busy = debt.busy if debt else ""
-    return f"{violation.breach.clause} {busy} {sentence[:80]}"
+    return f"{violation.breach.clause} {busy} {_kind(violation.breach.sentence)}"
+
+
+def _kind(sentence: str) -> str:
+    """What is alike in sentences that tell of one fault."""
+    return re.sub(r"'[^']*'|\"[^\"]*\"|/[^ ,:;]*|\d+", "…", sentence)[:80]

@@ -16,6 +16,7 @@ from torntail.drive.target import Target
 from torntail.explore.crash_run import Counts, CrashRun, Limits, Violation
 from torntail.explore.crash_shard import CrashFinding, ShareReport, violation_finding
 from torntail.explore.dropping import Dropping
+from torntail.explore.plans import is_sparse
 from torntail.explore.script import Case
 from torntail.judge.history import Operation
 from torntail.record.inprocess import RecordingFailed
@@ -127,7 +128,9 @@ class _Shrinking(Dropping):
             began=self.began,
         )
         try:
-            run.run(Case(self.best.plan, (), calls))
+            # Of what is too large to be crashed everywhere only the call that showed it is.
+            crashed = (len(calls) - 1,) if is_sparse(self.best.plan) else ()
+            run.run(Case(self.best.plan, (), calls, crashed))
         except _Shows as shows:
             self.best = shows.finding
             # A shorter history has fewer disks before the one that shows it.

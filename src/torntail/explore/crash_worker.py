@@ -24,6 +24,7 @@ from torntail.explore.io_shard import IoFinding, io_share
 from torntail.explore.room import told
 from torntail.explore.surroundings import Outside, Surroundings
 from torntail.judge.capabilities import Capabilities
+from torntail.record.foreign import foreign_syncs
 from torntail.record.install import install
 from torntail.record.scratch import Scratch
 from torntail.record.slots import Slot
@@ -92,6 +93,7 @@ def _run(
     target: Target, order: WorkOrder, slot: Slot, state: _Channel, surroundings: Surroundings
 ) -> ShareReport:
     def found(finding: CrashFinding) -> None:
+        state.send_report()
         state.send(Message(finding=finding))
 
     def found_io(finding: IoFinding) -> None:
@@ -119,7 +121,12 @@ def _run(
         else:
             run_share = device_share if order.share.devices else crash_share
             report = run_share(target, order.share, slot=slot, found=found, tick=tick)
-    return msgspec.structs.replace(report, outside=outside.first, habits=tuple(surroundings.habits))
+    return msgspec.structs.replace(
+        report,
+        outside=outside.first,
+        habits=tuple(surroundings.habits),
+        foreign=foreign_syncs(),
+    )
 
 
 class _Channel:
@@ -146,13 +153,18 @@ class _Channel:
         if before is None or before.plan != report.plan:
             self.send(Message(report=report))
 
+    def send_report(self) -> None:
+        """Sends the newest state, if there is one."""
+        report = self._report
+        if report is not None:
+            self.send(Message(report=report))
+
     def _beat(self) -> None:
         timer = threading.Event()
         while not timer.wait(_BEAT_SECONDS):
-            report = self._report
-            if report is not None:
+            if self._report is not None:
                 try:
-                    self.send(Message(report=report))
+                    self.send_report()
                 except OSError:
                     # Nobody listens any more: the campaign was killed, and this goes with it.
                     os._exit(1)

@@ -142,7 +142,8 @@ def io_share(
 def _plans(target: Target, share: Share) -> Iterator[Case]:
     if share.plan is not None:
         return iter([crash_plan(share.seed, target.capabilities, share.plan)])
-    return islice(crash_plans(share.seed, target.capabilities), _PLANS)
+    plans = crash_plans(share.seed, target.capabilities)
+    return islice((plan for plan in plans if not plan.crashed), _PLANS)
 
 
 class _Pool:

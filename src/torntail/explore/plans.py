@@ -2,8 +2,9 @@
 
 A plan is a list of operations on a few sessions at once: turns with steps, parallel tool calls,
 chunks, batches of one event to many pages, a store opened again in mid-turn, a fork, an abandoned
-turn, odd values. Small plans are worth crashing everywhere, large ones by sample. Decides what is
-done, never what should come of it (`judge`).
+turn, odd values. Small plans are worth crashing everywhere, large ones by sample: a plan of many
+sessions or of a long log says in which of its calls. Decides what is done, never what should come
+of it (`judge`).
 """
 
 from __future__ import annotations
@@ -11,19 +12,20 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 from itertools import count
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 from torntail.explore.script import Case, Log, Script
 from torntail.judge.capabilities import Capabilities
-from torntail.judge.history import Create
+from torntail.judge.history import Append, Create, Operation
 from torntail.session import SessionEvent, interrupted_turn_closers
 
-__all__ = ["UnknownPlanError", "crash_plan", "crash_plans"]
+__all__ = ["UnknownPlanError", "crash_plan", "crash_plans", "is_sparse"]
 
 _SMALL_STEPS: Final = 4
 _LARGE_STEPS: Final = 14
+_LONG_LINE_BYTES: Final = 110_000
 _ODD_TEXTS: Final = (
     "\u2028\u2029\u0085",
     "\x00",
@@ -57,13 +59,19 @@ def crash_plan(seed: int, capabilities: Capabilities, name: str) -> Case:
     if name in _SHAPES:
         script = Script(f"{seed}/crash/{name}", capabilities)
         _SHAPES[name](script)
-    else:
-        _, _, digits = name.partition("-")
-        if not digits.isdecimal() or len(digits) > 9 or name != _improvised_name(int(digits)):
-            raise UnknownPlanError(name)
-        script = Script(f"{seed}/crash/{int(digits)}", capabilities)
-        _Improvisation(script).play(_LARGE_STEPS if name.startswith("large") else _SMALL_STEPS)
+        calls = tuple(script.operations)
+        return Case(name, (), calls, _some_calls(script, _CRASHED_CALLS.get(name, 0)))
+    _, _, digits = name.partition("-")
+    if not digits.isdecimal() or len(digits) > 9 or name != _improvised_name(int(digits)):
+        raise UnknownPlanError(name)
+    script = Script(f"{seed}/crash/{int(digits)}", capabilities)
+    _Improvisation(script).play(_LARGE_STEPS if name.startswith("large") else _SMALL_STEPS)
     return Case(name, (), tuple(script.operations))
+
+
+def is_sparse(name: str) -> bool:
+    """Whether the plan of that name is crashed in some of its calls only."""
+    return name in _CRASHED_CALLS
 
 
 def _improvised_name(number: int) -> str:
@@ -129,6 +137,42 @@ def _two_sessions(script: Script) -> None:
     other.append("TS U")
 
 
+def _a_fork(script: Script) -> None:
+    """The source goes on behind the point at which its child was forked off, and so does that."""
+    source = script.session("a")
+    source.append("TS U SS A:c1")
+    child = _forked(script, source, "b")
+    source.append("K:c1 R:c1 SE TE")
+    child.append("TS U")
+
+
+def _eight_sessions(script: Script) -> None:
+    logs = [script.session(label) for label in "abcdefgh"]
+    for number, log in enumerate(logs):
+        log.append("TS U SS A:c1" if number % 2 else "TS U SS C A SE TE")
+    for log in logs[1::4]:
+        log.append("K:c1 R:c1 SE TE")
+    script.reopen()
+    for log in logs[::3]:
+        log.load()
+    for log in logs[::2]:
+        log.append("TS U")
+
+
+def _a_long_log(script: Script) -> None:
+    """Some hundred events, and a line that no buffer holds."""
+    log = script.session()
+    for turn in range(26):
+        log.append("TS U SS" + " C" * 7)
+        if turn == 13:
+            log.append([_padded(log.write("A")[0], _LONG_LINE_BYTES)])
+        log.append("A SE TE")
+    script.reopen()
+    log.load()
+    log.append("TS U SS C A:c1 K:c1")
+    log.append("R:c1 SE TE")
+
+
 _SHAPES: Final[dict[str, Callable[[Script], None]]] = {
     "first-turn": _first_turn,
     "turn-by-turn": _turn_by_turn,
@@ -136,8 +180,38 @@ _SHAPES: Final[dict[str, Callable[[Script], None]]] = {
     "a-batch-of-many-pages": _a_batch_of_many_pages,
     "an-abandoned-turn": _an_abandoned_turn,
     "append-without-load": _append_without_load,
+    "eight-sessions": _eight_sessions,
+    "a-long-log": _a_long_log,
     "two-sessions": _two_sessions,
+    "a-fork": _a_fork,
 }
+
+_CRASHED_CALLS: Final = {"eight-sessions": 9, "a-long-log": 9}
+
+
+def _some_calls(script: Script, count: int) -> tuple[int, ...]:
+    """At most `count` calls, the largest and the last among them."""
+    calls = script.operations
+    if not count:
+        return ()
+    chosen = {len(calls) - 1, max(range(len(calls)), key=lambda call: _written(calls[call]))}
+    others = [call for call in range(len(calls)) if call not in chosen]
+    chosen.update(script.random.sample(others, count - len(chosen)))
+    return tuple(sorted(chosen))
+
+
+def _written(call: Operation) -> int:
+    return len(repr(call.events)) if isinstance(call, Append) else 0
+
+
+def _forked(script: Script, source: Log, label: str) -> Log:
+    """A child with the source's prefix and its closers (LV-4)."""
+    prefix = list(source.events)
+    fields: dict[str, Any] = {"parent_session": source.id, "seed_length": len(prefix)}
+    child = script.session(label, **(fields if script.capabilities.forks else {}))
+    child.turn = source.turn
+    child.append([*prefix, *_closers(source, script.capabilities)])
+    return child
 
 
 # --- improvised plans ---------------------------------------------------------------------------
@@ -188,18 +262,10 @@ class _Improvisation:
             self.waiting.pop(log.id, None)
 
     def _fork(self) -> None:
-        """A child with the source's prefix and its closers (LV-4)."""
         sources = [log for log in self.logs if log.events]
-        if not sources or len(self.logs) >= 3:
-            return
-        source = self.chance.choice(sources)
-        prefix = list(source.events)
-        child = self.script.session(
-            "abc"[len(self.logs)], parent_session=source.id, seed_length=len(prefix)
-        )
-        child.turn = source.turn
-        child.append([*prefix, *_closers(source, self.script.capabilities)])
-        self.logs.append(child)
+        if sources and len(self.logs) < 3:
+            source = self.chance.choice(sources)
+            self.logs.append(_forked(self.script, source, "abc"[len(self.logs)]))
 
     def _work(self, log: Log) -> None:
         """The next piece of a turn, one event to a whole turn in a batch."""

@@ -50,11 +50,16 @@ _WORDS = (
 
 
 class Case(msgspec.Struct, frozen=True):
-    """A plan with a name, and the clauses its operations probe."""
+    """A plan with a name, and the clauses its operations probe.
+
+    It is crashed in the calls `crashed` only, and there here and there; everywhere if that is
+    empty.
+    """
 
     name: str
     clauses: tuple[str, ...]
     operations: tuple[Operation, ...]
+    crashed: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

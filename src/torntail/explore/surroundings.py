@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from typing import Any, Final, Self
 
 from torntail.drive.onlooker import HarnessError
+from torntail.record.install import hidden_syncs
 
 __all__ = ["Outside", "Surroundings"]
 
@@ -40,7 +41,10 @@ class Surroundings:
     """A process as it was; `look` puts back what has changed, and `habits` tell of it."""
 
     def __init__(self) -> None:
-        self.habits: list[str] = []
+        self.habits = [
+            f"the store kept a sync function in a {kind}, where its calls are not seen"
+            for kind in hidden_syncs()
+        ]
         self._directory = os.getcwd()
         self._recursion_limit = sys.getrecursionlimit()
         self._handlers = {number: signal.getsignal(number) for number in _SIGNALS}

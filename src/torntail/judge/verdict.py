@@ -59,7 +59,8 @@ LIMITS: Final = (
     "crashes are those of the models kill, ordered and posix over the plans that were run; bytes "
     "that an fsync has made durable are taken to stay (device faults are not part of this)",
     "file operations are recorded inside Python: of a store that writes by other means nothing is "
-    "said about crashes and I/O errors",
+    "said about crashes and I/O errors; syncs by foreign code (ctypes, cffi, C extensions) are "
+    "not seen, and make a store look worse than it is",
     "I/O errors strike writes, opens for writing, syncs and changes of names, never reads; EINTR "
     "does not reach a Python store",
     "IO-3: not judged is a kill between a failed fsync and the cut, followed by a load in the same "
@@ -176,6 +177,10 @@ class Tally:
     def harness_errors(self) -> tuple[str, ...]:
         """What went wrong in torntail itself."""
         return tuple(self._harness_errors)
+
+    def failed(self, clause: str) -> bool:
+        """Whether a violation of a clause is known by now."""
+        return clause in self._failed
 
     def plan(self, clauses: Iterable[str]) -> None:
         """There is a case for these clauses, whether or not it will be reached."""

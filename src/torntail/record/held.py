@@ -28,27 +28,29 @@ class HeldEntry:
 
     `target` is what it is looked at by: a descriptor kept open, or its path. `content` is None
     while it is not known, and of a directory. `paths` are its names, of which a file may have more
-    than one.
+    than one. `stamp` is the modification time it was given, `written` its place in the order in
+    which the files were last written.
     """
 
-    __slots__ = ("content", "inode", "paths", "target")
+    __slots__ = ("content", "inode", "paths", "stamp", "target", "written")
 
     def __init__(self, target: int | str, path: str, inode: int) -> None:
         self.target = target
         self.paths = [path]
         self.inode = inode
         self.content: bytes | None = None
+        self.stamp = 0
+        self.written = 0
 
 
 class Held:
     """The files and directories that a slot put below `path`, the root among them as "".
 
-    `stamp` is the modification time it gave them. `links` are the groups of names of one file.
+    `links` are the groups of names of one file.
     """
 
-    def __init__(self, path: str, stamp: int) -> None:
+    def __init__(self, path: str) -> None:
         self.path = path
-        self.stamp = stamp
         self.files: dict[str, HeldEntry] = {}
         self.directories: dict[str, HeldEntry] = {}
         self.links: tuple[tuple[str, ...], ...] = ()
@@ -85,6 +87,8 @@ class Held:
         if self.links:
             return read_tree(self.path)
         files = {path: entry.content for path, entry in self.files.items()}
+        written = {path: entry.written for path, entry in self.files.items()}
+        latest = 1 + max(written.values(), default=0)
         directories = set(self.directories)
         directories.discard("")
         for path in changed:
@@ -105,13 +109,25 @@ class Held:
                     return read_tree(self.path)
                 content, _ = read_file(self.full(path))
             files[path] = content
+            written[path] = latest
         known = {path: content for path, content in files.items() if content is not None}
-        return DiskImage(known, frozenset(directories))
+        return DiskImage(known, frozenset(directories), written=written)
+
+    def versions(self, path: str) -> tuple[bytes, ...]:
+        """What stood under a name before and after the last comparison found it changed."""
+        entry = self.files.get(path)
+        found = self._read.get(path)
+        if found is None:
+            try:
+                found, _ = read_file(self.full(path))
+            except OSError:
+                pass  # Removed, or a directory.
+        before = None if entry is None else entry.content
+        return tuple(content for content in (before, found) if content is not None)
 
     # --- comparing ------------------------------------------------------------------------------
 
     def _altered(self, entries: dict[str, HeldEntry], status_mode: int) -> list[str]:
-        stamp = self.stamp
         altered = []
         for path, entry in entries.items():
             try:
@@ -120,7 +136,7 @@ class Held:
                 altered.append(path)
                 continue
             if (
-                status.st_mtime_ns != stamp
+                status.st_mtime_ns != entry.stamp
                 or status.st_mode != status_mode
                 or status.st_ino != entry.inode
             ):

@@ -7,8 +7,10 @@ recorded a wrapper costs a fraction of a microsecond, so they may stay for the l
 Only not beside pyfakefs: started while they stand, it does not know this `open` for the built-in
 one and leaves it real.
 
-Not reached: the real functions in default arguments, class attributes, closures and data structures
-of modules imported before, calls through `posix` and `_io`, and whatever writes without Python.
+Syncs, whose absence no check of a recording can find, are exchanged wherever they are held, and in
+`posix` (`hidden`). Not reached: other functions in default arguments, class attributes, closures
+and data structures of modules imported before, calls through `posix` and `_io`, and whatever writes
+without Python (`foreign` notices syncs through `ctypes`).
 """
 
 from __future__ import annotations
@@ -19,23 +21,29 @@ import io
 import os
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from types import FunctionType, ModuleType
 from typing import Any, Final
 
 from torntail.record.calls import CALLS
 from torntail.record.files import OPEN, RecordedFile
+from torntail.record.foreign import watch_foreign_syncs
+from torntail.record.hidden import exchange_hidden
 from torntail.record.real import ORIGINALS, Real
 
-__all__ = ["install", "installed", "uninstall"]
+__all__ = ["hidden_syncs", "install", "installed", "standing", "uninstall"]
 
 # The standard library calls `os` and `io` by their attributes; pyfakefs keeps the real functions to
 # tell them from its own.
 _UNTOUCHED: Final = sys.stdlib_module_names | {"pyfakefs"}
 
+_SYNCS: Final = ("fdatasync", "fsync", "sync")
+
 _lock: Final = threading.Lock()
-_undo: Final[list[Callable[[], None]]] = []
+_undo: Final[list[Callable[[], object]]] = []
+_hidden: Final[list[str]] = []
 
 
 def installed() -> bool:
@@ -51,6 +59,9 @@ def install() -> None:
     with _lock:
         if _undo:
             return
+        watch_foreign_syncs()
+        # First, for what undoes the rest holds the real functions, too.
+        _exchange_syncs()
         wrappers: dict[int, Any] = {}
         for name, original in ORIGINALS.items():
             wrappers[id(original)] = getattr(CALLS, name)
@@ -77,6 +88,36 @@ def uninstall() -> None:
     with _lock:
         while _undo:
             _undo.pop()()
+
+
+@contextmanager
+def standing() -> Iterator[None]:
+    """Meanwhile the wrappers stand; what is recorded then need not put them in place each time."""
+    stood = installed()
+    install()
+    try:
+        yield
+    finally:
+        if not stood:
+            uninstall()
+
+
+def hidden_syncs() -> tuple[str, ...]:
+    """The types of what holds a real sync function and could not be made to hold the wrapper."""
+    return tuple(dict.fromkeys(_hidden))
+
+
+def _exchange_syncs() -> None:
+    found = {name: ORIGINALS[name] for name in _SYNCS if name in ORIGINALS}
+    pairs = {id(original): (original, getattr(CALLS, name)) for name, original in found.items()}
+    own = (found, pairs, ORIGINALS, _undo)
+    undo, left = exchange_hidden(pairs, frozenset(_UNTOUCHED), own)
+    _undo.extend(undo)
+    _hidden[:] = left
+    posix = sys.modules.get("posix")
+    if posix is not None:
+        for name in found:
+            _exchange(posix, name, getattr(CALLS, name))
 
 
 def _exchange(module: ModuleType, name: str, wrapper: Any) -> None:

@@ -3,8 +3,10 @@
 Decides how a directory becomes an image with the least work: by the difference from the image
 before and from what a load left behind. What a load did is found by the status of each file and
 directory: after each change the slot stamps a modification time of its own, in the past, so that
-any later change shows, however coarse the clock of the file system is. Files get mode 0600 and
-directories 0700; hard links of the image are hard links.
+any later change shows, however coarse the clock of the file system is. The times of files are in
+the order in which they were last written, as far as the image knows it, and none comes a second
+time, so that a store which knows a file by its time and size sees that it has changed. Files get
+mode 0600 and directories 0700; hard links of the image are hard links.
 
 A file keeps its inode from image to image, and an earlier store that left it open could still write
 to it, which shows only as a change by the load of that moment: `fresh_inodes` and `renew` are
@@ -33,6 +35,8 @@ __all__ = ["Slot"]
 _KEPT_OPEN: Final = 64
 _WRITE_WHOLE_BYTES: Final = 1 << 16
 _SECOND: Final = 10**9
+_ORDER: Final = 1 << 20
+"""How many places the order of writes has; what comes later has the last."""
 
 _MAKE: Final = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
 _CHANGE: Final = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -49,9 +53,9 @@ class Slot:
     def __init__(self, scratch: Scratch, *, fresh_inodes: bool = False) -> None:
         self.fresh_inodes = fresh_inodes
         self._scratch = scratch
-        # Whole seconds, which every file system keeps; at least one ago, so never a time to come.
-        stamp = (time.time_ns() // _SECOND - 1) * _SECOND
-        self._times = (stamp, stamp)
+        # Whole seconds, which every file system keeps, for the order; never a time to come.
+        self._begin = (time.time_ns() // _SECOND - _ORDER - 1) * _SECOND
+        self._changes = 0
         # The directories as the image named them, or None when some may be missing.
         self._shape: frozenset[str] | None = None
         # What the last look found, until the next image is held.
@@ -61,7 +65,7 @@ class Slot:
         self._known = False
         self._closed = False
         self.path = scratch.new_directory()
-        self._held = Held(self.path, stamp)
+        self._held = Held(self.path)
 
     # --- holding images -------------------------------------------------------------------------
 
@@ -110,14 +114,21 @@ class Slot:
             if self._shape != image.directories:
                 self._change_directories(image.directories, touched)
             self._shape = image.directories
+        written = image.written
         for path, content in wanted.items():
             entry = files.get(path)
+            place = written.get(path, 0)
             if entry is None:
-                self._make_file(path, _first_path(image, path), content, touched)
-            elif entry.content is not content:
+                self._make_file(path, _first_path(image, path), content, place, touched)
+                continue
+            if entry.content is not content:
                 if entry.content != content:
+                    entry.written = place
                     self._write(entry, content)
                 entry.content = content
+            if entry.written != place:
+                entry.written = place
+                self._stamp(entry, entry.target)
         for path in touched:
             self._stamp_directory(path)
 
@@ -131,11 +142,13 @@ class Slot:
             Real.mkdir(self._held.full(path), DIRECTORY_MODE)
             touched.update((path, above(path)))
 
-    def _make_file(self, path: str, first: str, content: bytes, touched: set[str]) -> None:
+    def _make_file(
+        self, path: str, first: str, content: bytes, written: int, touched: set[str]
+    ) -> None:
         touched.add(above(path))
         if first != path:
             if first not in self._held.files:
-                self._make_file(first, first, content, touched)
+                self._make_file(first, first, content, written, touched)
             entry = self._held.files[first]
             Real.link(self._held.full(first), self._held.full(path))
             entry.paths.append(path)
@@ -149,6 +162,7 @@ class Slot:
         os.fchmod(descriptor, FILE_MODE)
         entry.inode = Real.fstat(descriptor).st_ino
         entry.content = b""
+        entry.written = written
         try:
             self._write(entry, content)
             entry.content = content
@@ -176,10 +190,17 @@ class Slot:
                 start = first_difference(before, content)
             while start < len(content):
                 start += Real.pwrite(descriptor, content[start:] if start else content, start)
-            os.utime(descriptor, ns=self._times)
+            self._stamp(entry, descriptor)
         finally:
             if descriptor != entry.target:
                 os.close(descriptor)
+
+    def _stamp(self, entry: HeldEntry, target: int | str) -> None:
+        """Gives a file or directory a time that it never had before."""
+        self._changes = (self._changes + 1) % _SECOND
+        stamp = self._begin + min(entry.written, _ORDER) * _SECOND + self._changes
+        entry.stamp = stamp
+        os.utime(target, ns=(stamp, stamp))
 
     def _stamp_directory(self, path: str) -> None:
         entry = self._held.directories.get(path)
@@ -193,7 +214,7 @@ class Slot:
                 self._descriptors += 1
             os.chmod(entry.target, DIRECTORY_MODE)
             entry.inode = Real.stat(entry.target).st_ino
-        os.utime(entry.target, ns=self._times)
+        self._stamp(entry, entry.target)
 
     def _remove_file(self, path: str, touched: set[str]) -> None:
         Real.unlink(self._held.full(path))
@@ -241,6 +262,10 @@ class Slot:
         if files or directories:
             self._changed = self._held.compare(files, directories)
         return self._changed
+
+    def versions(self, path: str) -> tuple[bytes, ...]:
+        """What a file among the last `changed` holds and held, as far as there was such a file."""
+        return self._held.versions(path)
 
     def image(self, *, untouched: bool = False) -> DiskImage:
         """What the directory holds now, read back; raises `tree.ForeignEntry`.

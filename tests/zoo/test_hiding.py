@@ -1,0 +1,78 @@
+"""A store whose syncs are hard to see is not accused of losing data; one without syncs is."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.zoo import hiding
+from torntail import certify
+from torntail.judge.verdict import Certificate
+
+_ALONE = """
+import sys
+from torntail import certify
+import json
+certificate = certify(
+    sys.argv[1], level="power", only=sys.argv[2:], plan="first-turn", workers=0, runs=None
+)
+print(json.dumps(certificate.to_json()))
+"""
+
+
+def crashed(target: str, *clauses: str, workers: int = 0) -> Certificate:
+    only = list(clauses)
+    return certify(target, level="power", only=only, images=600, workers=workers, runs=None)
+
+
+def states(certificate: Certificate) -> dict[str, Any]:
+    return {result.clause: result.state for result in certificate.results}
+
+
+@pytest.mark.parametrize("target", hiding.HIDING)
+def test_a_sync_is_seen_wherever_it_is_kept(target: str) -> None:
+    certificate = crashed(target, "CR-1")
+    assert certificate.findings == ()
+    assert states(certificate) == {"CR-1": "pass"}
+    assert certificate.notes == ()
+
+
+def test_a_store_without_any_sync_is_found_and_the_doubt_is_told() -> None:
+    certificate = crashed("tests.zoo.crashing:no_fsync", "CR-1")
+    assert states(certificate) == {"CR-1": "fail"}
+    assert any(note.startswith("not one sync of this store was seen") for note in certificate.notes)
+
+
+def test_of_a_store_that_syncs_too_little_that_is_not_told() -> None:
+    certificate = crashed("tests.zoo.crashing:no_fsync_on_append", "CR-1", workers=1)
+    assert states(certificate) == {"CR-1": "fail"}
+    assert certificate.notes == ("kills: no violation; the violations need a power loss",)
+
+
+def test_violations_that_a_foreign_sync_may_explain_prove_nothing() -> None:
+    certificate = crashed("tests.zoo.hiding:foreign", "CR-1", workers=1)
+    assert certificate.findings == ()
+    assert states(certificate) == {"CR-1": "unknown"}
+    assert "it calls fsync through ctypes" in certificate.results[0].note
+    assert certificate.exit_code == 3
+
+
+def test_violations_that_no_sync_can_explain_stand() -> None:
+    certificate = crashed("tests.zoo.hiding:foreign_and_forgetful", "CR-1", workers=1)
+    assert states(certificate) == {"CR-1": "fail"}
+    models = {model for one in certificate.findings for model in one.model.split(" then ")}
+    assert models == {"kill"}
+
+
+def test_a_foreign_sync_is_seen_in_this_process_too() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _ALONE, "tests.zoo.hiding:foreign", "CR-1"],
+        capture_output=True,
+        check=True,
+    )
+    record = msgspec.json.decode(done.stdout)
+    assert (record["findings"], record["results"][0]["state"]) == ([], "unknown")
