@@ -15,12 +15,12 @@ from torntail.record.traced.thread import Thread
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from typing import Final
 
     from torntail.record.traced.book import Book
 
-    Arguments = tuple[int, ...]
+    Arguments = Sequence[int]
     Outputs = dict[tuple[int, int], int]
     Handler = Callable[[Book, Outputs, Thread, Arguments], Planned | Spoken | None]
 

@@ -9,7 +9,6 @@ request has one reply, and `exited` is told on its own.
 
 from __future__ import annotations
 
-import _signal
 import _socket
 import fcntl
 import marshal
@@ -24,12 +23,15 @@ from torntail.record.traced.tracer import Tracer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import signal
     from typing import Any, Final
+else:
+    import _signal as signal  # Without enum, which is slow to import.
 
 __all__ = ["Helper", "main"]
 
-_SIGNALS: Final = frozenset({_signal.SIGCHLD, _signal.SIGIO})
-_REQUESTS_ONLY: Final = frozenset({_signal.SIGIO})
+_SIGNALS: Final = frozenset({signal.SIGCHLD, signal.SIGIO})
+_REQUESTS_ONLY: Final = frozenset({signal.SIGIO})
 _DESCRIPTORS: Final = 3
 _LONGEST_WAIT_SECONDS: Final = 1.0
 _STEPS_BEFORE_REQUESTS: Final = 64
@@ -46,7 +48,7 @@ class Helper:
 
     def run(self) -> None:
         """Serves until the parent is gone or says so."""
-        _signal.pthread_sigmask(_signal.SIG_BLOCK, _SIGNALS)
+        signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
         fcntl.fcntl(self._socket.fileno(), fcntl.F_SETOWN, os.getpid())
         flags = fcntl.fcntl(self._socket.fileno(), fcntl.F_GETFL)
         fcntl.fcntl(self._socket.fileno(), fcntl.F_SETFL, flags | os.O_ASYNC)
@@ -62,14 +64,14 @@ class Helper:
                 steps += 1
                 if steps % _STEPS_BEFORE_REQUESTS == 0:
                     self._look_at_the_clock()
-                    if _signal.sigtimedwait(_REQUESTS_ONLY, 0) is not None:
+                    if signal.sigtimedwait(_REQUESTS_ONLY, 0) is not None:
                         return
             if tracer.ended:
                 self._tell_ends()
             timeout = self._look_at_the_clock()
-            told = _signal.sigtimedwait(_SIGNALS, timeout)
+            told = signal.sigtimedwait(_SIGNALS, timeout)
             if (told is None and timeout == _LONGEST_WAIT_SECONDS) or (
-                told is not None and told.si_signo == _signal.SIGIO
+                told is not None and told.si_signo == signal.SIGIO
             ):
                 return
 
@@ -145,7 +147,7 @@ class Helper:
         command = self._tracer.commands[number]
         while not command.running and command.status is None:
             if not self._tracer.step():
-                _signal.sigtimedwait(_SIGNALS, _LONGEST_WAIT_SECONDS)
+                signal.sigtimedwait(_SIGNALS, _LONGEST_WAIT_SECONDS)
         if not command.running:
             return ("failed", spawned.why_it_failed())
         os.close(spawned.failure)

@@ -27,6 +27,7 @@ __all__ = [
     "OPTIONS",
     "WALL",
     "Gone",
+    "borrow",
     "call_at_stop",
     "event_message",
     "go_on",
@@ -69,92 +70,112 @@ _ORIGINAL_RAX: Final = 15 * 8
 _RAX: Final = 10 * 8
 _ARGUMENTS: Final = (14 * 8, 13 * 8, 12 * 8, 7 * 8, 9 * 8, 8 * 8)
 
+_ALL_BITS: Final = 0xFFFFFFFFFFFFFFFF
+
 _SYS_SECCOMP: Final = 317
+_SYS_PIDFD_GETFD: Final = 438
 _SET_NO_NEW_PRIVILEGES: Final = 38
 _SPECULATION_ALLOWED: Final = 4
 
+# Fast: without the global lock's release and without errno, which only a failure needs.
+_ptrace = ctypes.PyDLL(None).ptrace
+_syscall = ctypes.PyDLL(None).syscall
 _libc = ctypes.CDLL(None, use_errno=True)
-_ptrace = _libc.ptrace
-_ptrace.argtypes = (ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p)
-_ptrace.restype = ctypes.c_long
+_NOTHING: Final = ctypes.c_void_p(0)
 
 # struct ptrace_syscall_info: op, arch, instruction and stack pointer, then by op.
 _INFO_BYTES: Final = 88
 _info = ctypes.create_string_buffer(_INFO_BYTES)
-_info_address = ctypes.addressof(_info)
+_info_address = ctypes.c_void_p(ctypes.addressof(_info))
+_info_bytes = ctypes.c_void_p(_INFO_BYTES)
 _called = struct.Struct("=24x7Q").unpack_from
 _returned = struct.Struct("=24xq").unpack_from
 _message = ctypes.c_ulong()
-_message_address = ctypes.addressof(_message)
+_message_address = ctypes.c_void_p(ctypes.addressof(_message))
 
 
 class Gone(Exception):
     """The thread died while it was stopped: only SIGKILL does that."""
 
 
-def _request(request: int, pid: int, address: int | None, data: int | None) -> int:
-    answer: int = _ptrace(request, pid, address, data)
-    if answer == -1:
-        number = ctypes.get_errno()
-        if number == errno.ESRCH:
-            raise Gone
-        raise OSError(number, f"ptrace({request:#x}): {os.strerror(number)}")
-    return answer
+def _failed(request: int, pid: int, address: ctypes.c_void_p, data: ctypes.c_void_p) -> None:
+    """Raises what a request that has failed fails with; it is made once more to find out."""
+    if _libc.ptrace(request, pid, address, data) != -1:
+        return
+    number = ctypes.get_errno()
+    if number == errno.ESRCH:
+        raise Gone
+    raise OSError(number, f"ptrace({request:#x}): {os.strerror(number)}")
+
+
+def _request(request: int, pid: int, address: ctypes.c_void_p, data: ctypes.c_void_p) -> None:
+    if _ptrace(request, pid, address, data) == -1:
+        _failed(request, pid, address, data)
 
 
 def seize(pid: int) -> None:
     """Begins to trace a process, which goes on running."""
-    _request(_SEIZE, pid, None, OPTIONS)
+    _request(_SEIZE, pid, _NOTHING, ctypes.c_void_p(OPTIONS))
 
 
 def go_on(pid: int, signal: int = 0) -> None:
     """Lets a stopped thread run until the next event, delivering a signal to it."""
-    _request(_CONT, pid, None, signal)
+    if _ptrace(_CONT, pid, _NOTHING, signal) == -1:
+        _failed(_CONT, pid, _NOTHING, ctypes.c_void_p(signal))
 
 
 def go_on_to_exit(pid: int) -> None:
     """Lets a thread that is stopped at the beginning of a call run until the call's end."""
-    _request(_SYSCALL, pid, None, None)
+    if _ptrace(_SYSCALL, pid, _NOTHING, _NOTHING) == -1:
+        _failed(_SYSCALL, pid, _NOTHING, _NOTHING)
 
 
 def keep_stopped(pid: int) -> None:
     """Leaves a thread in its group stop, until SIGCONT."""
-    _request(_LISTEN, pid, None, None)
+    _request(_LISTEN, pid, _NOTHING, _NOTHING)
 
 
 def event_message(pid: int) -> int:
     """What goes with an event: the new process, or the former thread of an exec."""
-    _request(_GETEVENTMSG, pid, None, _message_address)
+    _request(_GETEVENTMSG, pid, _NOTHING, _message_address)
     return _message.value
 
 
-def call_at_stop(pid: int) -> tuple[int, tuple[int, ...]]:
+def call_at_stop(pid: int) -> tuple[int, ...]:
     """The number and the six arguments of the call a thread is about to make."""
-    _request(_GET_SYSCALL_INFO, pid, _INFO_BYTES, _info_address)
-    number, *arguments = _called(_info)
-    return number, tuple(arguments)
+    if _ptrace(_GET_SYSCALL_INFO, pid, _info_bytes, _info_address) == -1:
+        _failed(_GET_SYSCALL_INFO, pid, _info_bytes, _info_address)
+    call: tuple[int, ...] = _called(_info)
+    return call
 
 
 def result_at_stop(pid: int) -> int:
     """What a call returned: a negative error number if it failed."""
-    _request(_GET_SYSCALL_INFO, pid, _INFO_BYTES, _info_address)
+    if _ptrace(_GET_SYSCALL_INFO, pid, _info_bytes, _info_address) == -1:
+        _failed(_GET_SYSCALL_INFO, pid, _info_bytes, _info_address)
     result: int = _returned(_info)[0]
     return result
 
 
+def borrow(process: int, descriptor: int) -> int:
+    """An own descriptor of what one of a process stands for, for `process`, a pidfd; or -1."""
+    answer: int = _syscall(_SYS_PIDFD_GETFD, process, descriptor, 0)
+    return answer
+
+
 def set_argument(pid: int, index: int, value: int) -> None:
     """Exchanges an argument of the call a thread is about to make."""
-    _request(_POKEUSER, pid, _ARGUMENTS[index], value)
+    _request(_POKEUSER, pid, ctypes.c_void_p(_ARGUMENTS[index]), ctypes.c_void_p(value))
 
 
 def set_result(pid: int, value: int) -> None:
     """Exchanges what a call returns."""
-    _request(_POKEUSER, pid, _RAX, value & 0xFFFFFFFFFFFFFFFF)
+    _request(_POKEUSER, pid, ctypes.c_void_p(_RAX), ctypes.c_void_p(value & _ALL_BITS))
 
 
 def skip_call(pid: int, result: int) -> None:
     """Has a thread not make the call it is about to make, but see `result` of it."""
-    _request(_POKEUSER, pid, _ORIGINAL_RAX, 0xFFFFFFFFFFFFFFFF)
+    _request(_POKEUSER, pid, ctypes.c_void_p(_ORIGINAL_RAX), ctypes.c_void_p(_ALL_BITS))
     set_result(pid, result)
 
 

@@ -30,7 +30,7 @@ from torntail.record.tree import read_file, read_tree
 __all__ = ["LineMarks", "beginning", "entries_of", "marked", "operations_in", "without_shared"]
 
 _KINDS: Final[dict[str, Callable[..., Operation]]] = {
-    kind.__struct_config__.tag: kind  # type: ignore[misc, attr-defined]
+    kind.__struct_config__.tag: kind  # type: ignore[misc]
     for kind in (
         CreateFile,
         Exchange,

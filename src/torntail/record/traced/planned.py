@@ -1,7 +1,8 @@
 """A call that is about to change the recorded directory, or to say something.
 
-Decides what the tracer needs to know of any call: what kind of operation it is, what to log when it
-succeeds, and how a write is made shorter. Which call means what is in `byte_calls` and `name_calls`.
+Decides what the tracer needs to know of any call: what kind of operation it is, what to log when
+it succeeds, and how a write is made shorter. What each call means is in `byte_calls` and
+`name_calls`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Recording what a child process does to a directory, and striking it there. Linux on x86-64.
+r"""Recording what a child process does to a directory, and striking it there. Linux on x86-64.
 
     with TracedProcess(["node", "driver.mjs"], root=root) as process:
         process.stdin.write(b'{"open": 1}\n')
@@ -231,13 +231,13 @@ class TracedProcess:
             if with_stdin:
                 end, ours = os.pipe2(os.O_CLOEXEC)
                 theirs.append(end)
-                self.stdin = open(ours, "wb", buffering=0)
+                self.stdin = os.fdopen(ours, "wb", buffering=0)
                 self._opened.append(self.stdin)
             descriptors.append(theirs[-1] if with_stdin else 0)
             if with_stdout:
                 ours, end = os.pipe2(os.O_CLOEXEC)
                 theirs.append(end)
-                self.stdout = open(ours, "rb")
+                self.stdout = os.fdopen(ours, "rb")
                 self._opened.append(self.stdout)
             descriptors.append(theirs[-1] if with_stdout else 1)
             stderr = 2 if self._stderr is None else self._stderr

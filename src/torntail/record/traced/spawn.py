@@ -6,14 +6,16 @@ command. Decides what a child inherits: three descriptors, a session of its own,
 
 from __future__ import annotations
 
-import _signal
 import os
 
 from torntail.record.traced import linux, seccomp
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import signal
     from typing import Any, Final
+else:
+    import _signal as signal  # Without enum, which is slow to import.
 
 __all__ = ["Spawned", "spawn"]
 
@@ -56,7 +58,7 @@ def spawn(request: dict[str, Any], descriptors: list[int], blocked: set[int]) ->
     try:
         linux.seize(pid)
     except BaseException:
-        os.kill(pid, _signal.SIGKILL)
+        os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
         os.close(failure)
         raise
@@ -75,9 +77,9 @@ def _become(
     kept = [_above(descriptor) for descriptor in descriptors]
     for number, descriptor in enumerate(kept):
         os.dup2(descriptor, number, inheritable=True)
-    for number in (_signal.SIGPIPE, _signal.SIGXFSZ):
-        _signal.signal(number, _signal.SIG_DFL)
-    _signal.pthread_sigmask(_signal.SIG_UNBLOCK, blocked)
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, blocked)
     os.read(ready, 1)
     try:
         linux.install_filter(program)

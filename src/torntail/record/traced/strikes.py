@@ -34,12 +34,13 @@ class _Armed:
         self.seen = 0
 
     def hits(self, kind: str) -> bool:
-        on = self.fields["on"]
+        on: str = self.fields["on"]
         if on != kind and (on != "any" or kind in _BESIDE):
             return False
         number, self.seen = self.seen, self.seen + 1
-        nth = self.fields["nth"]
-        return number == nth or (number > nth and self.fields["lasts"] == "on")
+        nth: int = self.fields["nth"]
+        lasts: str = self.fields["lasts"]
+        return number == nth or (number > nth and lasts == "on")
 
 
 class Strikes:

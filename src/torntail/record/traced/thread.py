@@ -8,10 +8,11 @@ Does not cover a child that changes its root directory or mounts.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import struct
 
-from torntail.record.traced.linux import AT_FDCWD
+from torntail.record.traced.linux import AT_FDCWD, borrow
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,13 +38,18 @@ class Thread:
     `spoken` is where its unfinished output stands in the book, None if there is none.
     """
 
-    __slots__ = ("_memory", "child", "pid", "spoken")
+    __slots__ = ("_memory", "_process", "child", "pid", "spoken")
 
     def __init__(self, pid: int, child: int) -> None:
         self.pid = pid
         self.child = child
         self.spoken: tuple[int, tuple[int, int]] | None = None
         self._memory = -1
+        try:
+            # Only for a process's first thread, which is fine: others are asked of `/proc`.
+            self._process = os.pidfd_open(pid)
+        except OSError:
+            self._process = -1
 
     # --- memory ---------------------------------------------------------------------------------
 
@@ -85,10 +91,17 @@ class Thread:
         return b"".join(pieces)
 
     def forget_memory(self) -> None:
-        """The thread has another memory now (exec), or none."""
+        """The thread has another memory now (exec)."""
         if self._memory >= 0:
             os.close(self._memory)
             self._memory = -1
+
+    def close(self) -> None:
+        """The thread is gone."""
+        self.forget_memory()
+        if self._process >= 0:
+            os.close(self._process)
+            self._process = -1
 
     # --- descriptors ----------------------------------------------------------------------------
 
@@ -98,6 +111,11 @@ class Thread:
 
     def status(self, descriptor: int) -> os.stat_result | None:
         """The status of an open descriptor, None for one that is not open."""
+        own = borrow(self._process, descriptor & 0x7FFFFFFF)
+        if own >= 0:
+            status = os.fstat(own)
+            os.close(own)
+            return status
         try:
             return os.stat(self.open_file(descriptor))
         except OSError:
@@ -105,6 +123,12 @@ class Thread:
 
     def position_and_flags(self, descriptor: int) -> tuple[int, int]:
         """The position and the status flags of an open descriptor; raises OSError."""
+        own = borrow(self._process, descriptor & 0x7FFFFFFF)
+        if own >= 0:
+            try:
+                return os.lseek(own, 0, os.SEEK_CUR), fcntl.fcntl(own, fcntl.F_GETFL)
+            finally:
+                os.close(own)
         info = os.open(
             f"/proc/{self.pid}/fdinfo/{descriptor & 0xFFFFFFFF}", os.O_RDONLY | os.O_CLOEXEC
         )

@@ -10,10 +10,8 @@ Does not decide what calls mean (`byte_calls`, `name_calls`) or who asks for all
 
 from __future__ import annotations
 
-import _signal
 import os
 import time
-from collections import deque
 
 from torntail.record.traced import linux
 from torntail.record.traced.book import Book
@@ -27,22 +25,20 @@ from torntail.record.traced.thread import Thread
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import signal
     from typing import Any, Final
 
     from torntail.record.traced.spawn import Spawned
+else:
+    import _signal as signal  # Without enum, which is slow to import.
 
 __all__ = ["Tracer"]
 
 _NAMES: Final = {**CALLS, **CALLS_BY_FLAGS, **READS}
-_HANDLERS: Final = {
-    number: (BYTE_CALLS | NAME_CALLS)[name]  # type: ignore[operator]
-    for number, name in _NAMES.items()
-}
+_HANDLERS: Final = {number: (BYTE_CALLS | NAME_CALLS)[name] for number, name in _NAMES.items()}
 _HARMLESS: Final = frozenset({"read", "open"})
-_END_OF_CALL: Final = _signal.SIGTRAP | linux.IN_CALL
-_GROUP_STOPS: Final = frozenset(
-    {_signal.SIGSTOP, _signal.SIGTSTP, _signal.SIGTTIN, _signal.SIGTTOU}
-)
+_END_OF_CALL: Final = signal.SIGTRAP | linux.IN_CALL
+_GROUP_STOPS: Final = frozenset({signal.SIGSTOP, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU})
 
 
 class Command:
@@ -70,8 +66,8 @@ class Tracer:
         self.outputs: dict[tuple[int, int], int] = {}
         self._threads: dict[int, Thread] = {}
         self._unborn: dict[int, int] = {}
-        self._backlog: deque[tuple[int, int]] = deque()
-        self._waiting_to_speak: dict[tuple[int, int], deque[tuple[int, int]]] = {}
+        self._backlog: list[tuple[int, int]] = []
+        self._waiting_to_speak: dict[tuple[int, int], list[tuple[int, int]]] = {}
         self._sleeping: list[tuple[float, Thread, Planned]] = []
 
     # --- commands -------------------------------------------------------------------------------
@@ -110,7 +106,7 @@ class Tracer:
         if self._sleeping:
             self._wake()
         if self._backlog:
-            self._handle(*self._backlog.popleft())
+            self._handle(*self._backlog.pop(0))
             return True
         try:
             pid, status = os.waitpid(-1, linux.WALL | os.WNOHANG)
@@ -141,7 +137,7 @@ class Tracer:
             self._ended(thread, status)
 
     def _stopped(self, thread: Thread, status: int) -> None:
-        signal, event = os.WSTOPSIG(status), status >> 16
+        number, event = os.WSTOPSIG(status), status >> 16
         if self.commands[thread.child].reason:
             _kill(thread.pid)
         elif event == linux.EVENT_SECCOMP:
@@ -152,18 +148,18 @@ class Tracer:
         elif event == linux.EVENT_EXEC:
             self._became(thread)
         elif event == linux.EVENT_STOP:
-            if signal in _GROUP_STOPS:
+            if number in _GROUP_STOPS:
                 linux.keep_stopped(thread.pid)
             else:
                 linux.go_on(thread.pid)
-        elif signal == _END_OF_CALL:
+        elif number == _END_OF_CALL:
             if thread.spoken is not None:
                 self._spoke(thread, linux.result_at_stop(thread.pid))
             linux.go_on(thread.pid)
         elif event:
             linux.go_on(thread.pid)
         else:
-            linux.go_on(thread.pid, signal)
+            linux.go_on(thread.pid, number)
 
     def _born(self, pid: int, child: int) -> None:
         self._threads[pid] = Thread(pid, child)
@@ -177,7 +173,7 @@ class Tracer:
         if former != thread.pid:
             other = self._threads.pop(former, None)
             if other is not None:
-                other.forget_memory()
+                other.close()
         thread.forget_memory()
         command = self.commands[thread.child]
         if thread.pid == command.pid:
@@ -187,7 +183,7 @@ class Tracer:
     def _ended(self, thread: Thread, status: int) -> None:
         if thread.spoken is not None:
             self._spoke(thread, None)
-        thread.forget_memory()
+        thread.close()
         del self._threads[thread.pid]
         command = self.commands[thread.child]
         if thread.pid == command.pid:
@@ -207,7 +203,7 @@ class Tracer:
     # --- calls ----------------------------------------------------------------------------------
 
     def _call(self, thread: Thread, status: int) -> None:
-        number, arguments = linux.call_at_stop(thread.pid)
+        number, *arguments = linux.call_at_stop(thread.pid)
         book, handler = self.book, _HANDLERS.get(number)
         if handler is None:
             reason = f"was changed, perhaps, by call {number:#x}, which is no x86-64 call"
@@ -269,7 +265,7 @@ class Tracer:
         if waiting is not None:
             waiting.append((thread.pid, status))
             return
-        self._waiting_to_speak[spoken.key] = deque()
+        self._waiting_to_speak[spoken.key] = []
         thread.spoken = (len(book.entries), spoken.key)
         book.entries.append(("output", spoken.child, spoken.data))
         linux.go_on_to_exit(thread.pid)
@@ -330,6 +326,6 @@ class Tracer:
 
 def _kill(pid: int) -> None:
     try:
-        os.kill(pid, _signal.SIGKILL)
+        os.kill(pid, signal.SIGKILL)
     except ProcessLookupError:
         pass
