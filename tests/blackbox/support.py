@@ -13,6 +13,7 @@ import pytest
 
 from torntail.record.traced.linux import unavailable
 from torntail.record.traced.process import TracedProcess
+from torntail.record.traced.values import Ended
 
 _PROJECT = Path(__file__).resolve().parents[2]
 PROGRAMS = Path(__file__).with_name("programs.py")
@@ -43,17 +44,26 @@ def program(name: str, *arguments: Any) -> list[str]:
     return [sys.executable, str(PROGRAMS), name, *map(str, arguments)]
 
 
-def traced(argv: list[str], root: Path, **settings: Any) -> TracedProcess:
+class Run(TracedProcess):
+    """A traced process, and of one that has run: its output and its end."""
+
+    output: bytes
+    end: Ended
+
+
+def traced(argv: list[str], root: Path, **settings: Any) -> Run:
     """A traced process with the environment and the deadline of these tests."""
     settings = {"env": ENVIRONMENT, "deadline_seconds": DEADLINE_SECONDS, **settings}
-    return TracedProcess(argv, root=root, **settings)
+    return Run(argv, root=root, **settings)
 
 
-def run(argv: list[str], root: Path, **settings: Any) -> TracedProcess:
+def run(argv: list[str], root: Path, **settings: Any) -> Run:
     """Runs a command to its end and holds its log against the directory."""
     with traced(argv, root, **settings) as process:
-        process.output = process.stdout.read()  # type: ignore[attr-defined]
-        process.end = process.wait()  # type: ignore[attr-defined]
+        process.output = process.stdout.read()
+        end = process.wait()
+        assert end is not None
+        process.end = end
     process.check()
     return process
 

@@ -16,6 +16,7 @@ from tests.blackbox.support import ENVIRONMENT, needs, needs_tracing, program, p
 from torntail.crash.oplog import ROOT, CreateFile, Operation, Rename, SyncFile, Truncate, Write
 from torntail.record.inprocess import Recorder
 from torntail.record.install import uninstall
+from torntail.record.traced.values import Output
 
 pytestmark = needs_tracing
 
@@ -124,7 +125,7 @@ def _words_of_strace(listing: str, root: str):
         elif name and call in ("fsync", "fdatasync"):
             yield "sync", name
         elif name and call == "ftruncate":
-            yield "truncate", name, int(re.search(r", (\d+)\)", line)[1])
+            yield "truncate", name, int(rest.rpartition(")")[0].split(", ")[1])
         elif call.startswith("rename"):
             yield "rename", *re.findall(r'"([^"]*)"', line)
 
@@ -168,7 +169,7 @@ def _four_threads_are_right(root: Path) -> None:
     for entry in entries:
         if isinstance(entry, SyncFile):
             synced[owners[entry.inode]] += 1
-        elif type(entry).__name__ == "Output":
+        elif isinstance(entry, Output):
             me = int(entry.data.split()[1])
             said[me] += 1
             assert said[me] == synced[me]
@@ -215,9 +216,7 @@ def test_node_with_io_uring_falls_back_and_is_seen(tmp_path):
         env={**ENVIRONMENT, "UV_USE_IO_URING": "1"},
     )
     assert process.output == b"ok\n"
-    log = next(
-        e.inode for e in process.operations if isinstance(e, CreateFile) and e.name == "log"
-    )
+    log = next(e.inode for e in process.operations if isinstance(e, CreateFile) and e.name == "log")
     written = b"".join(
         e.data for e in process.operations if isinstance(e, Write) and e.inode == log
     )

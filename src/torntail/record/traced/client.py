@@ -18,7 +18,7 @@ from typing import Any, Final
 from torntail.record.traced.linux import unavailable
 from torntail.record.traced.values import TracingUnavailable
 
-__all__ = ["Client"]
+__all__ = ["Client", "HelperGone"]
 
 _SOURCES: Final = str(Path(__file__).resolve().parents[3])
 # Isolated and without site: nothing of the environment slows or changes the helper.
@@ -27,6 +27,10 @@ _COMMAND: Final = (
     " from torntail.record.traced.helper import main; main()"
 )
 _END_SECONDS: Final = 10.0
+
+
+class HelperGone(RuntimeError):
+    """The tracing helper died or was killed, and with it all that it traced."""
 
 
 class Client:
@@ -73,8 +77,8 @@ class Client:
                     sent = socket.send_fds(self._socket, [message[:4]], list(descriptors))
                     message = message[sent:]
                 self._socket.sendall(message)
-            except (BrokenPipeError, ConnectionResetError) as error:
-                raise RuntimeError("the tracing helper is gone") from error
+            except OSError as error:
+                raise HelperGone("the tracing helper is gone") from error
 
     def reply(self) -> tuple[Any, ...]:
         """The next reply."""
@@ -92,32 +96,44 @@ class Client:
         """How a command ended, None if it has not within the time."""
         until = None if timeout_seconds is None else time.monotonic() + timeout_seconds
         while number not in self._news:
-            wait = None if until is None else max(0.0, until - time.monotonic())
-            ready, _, _ = select.select([self._socket], [], [], wait)
+            ready = self._ready(None if until is None else max(0.0, until - time.monotonic()))
             with self._lock:
                 if number in self._news:
                     break
                 if not ready:
                     return None
-                if select.select([self._socket], [], [], 0)[0]:
+                # Another thread may have taken it meanwhile.
+                if self._ready(0):
                     message = self._receive()
                     assert message[0] == "exited", message
                     self._news[message[1]] = message
         return self._news[number]
 
+    def _ready(self, timeout_seconds: float | None) -> bool:
+        """Waits until there is something to read."""
+        poll = select.poll()
+        try:
+            poll.register(self._socket, select.POLLIN)
+        except ValueError as error:
+            raise HelperGone("the tracing helper is gone") from error
+        return bool(poll.poll(None if timeout_seconds is None else 1000 * timeout_seconds))
+
     def _receive(self) -> tuple[Any, ...]:
         header = self._exactly(4)
         message: tuple[Any, ...] = marshal.loads(self._exactly(int.from_bytes(header, "little")))
         if message[0] == "broken":
-            raise RuntimeError(f"the tracing helper failed:\n{message[1]}")
+            raise HelperGone(f"the tracing helper failed:\n{message[1]}")
         return message
 
     def _exactly(self, count: int) -> bytes:
         data = bytearray()
         while len(data) < count:
-            piece = self._socket.recv(count - len(data))
+            try:
+                piece = self._socket.recv(count - len(data))
+            except OSError:
+                piece = b""
             if not piece:
-                raise RuntimeError("the tracing helper is gone")
+                raise HelperGone("the tracing helper is gone")
             data += piece
         return bytes(data)
 

@@ -26,6 +26,7 @@ __all__ = [
     "IN_CALL",
     "OPTIONS",
     "WALL",
+    "X86_64",
     "Gone",
     "borrow",
     "call_at_stop",
@@ -43,6 +44,7 @@ __all__ = [
 ]
 
 AT_FDCWD: Final = -100
+X86_64: Final = 0xC000003E
 WALL: Final = 0x40000000
 IN_CALL: Final = 0x80
 """Added to SIGTRAP in the status of a stop at the end of a system call."""
@@ -88,7 +90,7 @@ _INFO_BYTES: Final = 88
 _info = ctypes.create_string_buffer(_INFO_BYTES)
 _info_address = ctypes.c_void_p(ctypes.addressof(_info))
 _info_bytes = ctypes.c_void_p(_INFO_BYTES)
-_called = struct.Struct("=24x7Q").unpack_from
+_called = struct.Struct("=4xI16x7Q").unpack_from
 _returned = struct.Struct("=24xq").unpack_from
 _message = ctypes.c_ulong()
 _message_address = ctypes.c_void_p(ctypes.addressof(_message))
@@ -142,7 +144,7 @@ def event_message(pid: int) -> int:
 
 
 def call_at_stop(pid: int) -> tuple[int, ...]:
-    """The number and the six arguments of the call a thread is about to make."""
+    """The manner (X86_64 or another), number and six arguments of the call a thread begins."""
     if _ptrace(_GET_SYSCALL_INFO, pid, _info_bytes, _info_address) == -1:
         _failed(_GET_SYSCALL_INFO, pid, _info_bytes, _info_address)
     call: tuple[int, ...] = _called(_info)

@@ -29,7 +29,7 @@ from torntail.crash.oplog import Operation, OpLog
 from torntail.record.inprocess import difference, disk_of
 from torntail.record.problems import Unmodelled, UnseenWrite
 from torntail.record.replay import replayed
-from torntail.record.traced.client import Client
+from torntail.record.traced.client import Client, HelperGone
 from torntail.record.traced.log import (
     LineMarks,
     beginning,
@@ -268,6 +268,8 @@ class TracedProcess:
                 client.ended(self._number, None)
             if self._beside is None and hasattr(self, "recording"):
                 self.recording.finish()
+        except HelperGone:
+            pass  # Whoever asks for what was recorded is told.
         finally:
             if self._beside is None:
                 client.close()
@@ -282,6 +284,11 @@ class TracedProcess:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+    @property
+    def helper_pid(self) -> int:
+        """The process that traces."""
+        return self._running().pid
 
     def _running(self) -> Client:
         if self._client is None:

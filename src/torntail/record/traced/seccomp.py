@@ -12,13 +12,14 @@ import errno
 import os
 import struct
 
+from torntail.record.traced.linux import X86_64
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
 
 __all__ = ["CALLS", "READS", "program"]
 
-_ARCHITECTURE: Final = 0xC000003E
 _X32_BIT: Final = 0x40000000
 
 _ALLOW: Final = 0x7FFF0000
@@ -110,7 +111,7 @@ def program(*, reads: bool) -> bytes:
     traced = [*CALLS, *READS, 2, 257] if reads else list(CALLS)
     code = [
         _load(_ARCHITECTURE_OFFSET),
-        _equal(_ARCHITECTURE, 1, 0),
+        _equal(X86_64, 1, 0),
         _return(_TRACE),
         _load(_NUMBER),
         # -1 is no call at all: one that was struck out.

@@ -203,8 +203,9 @@ class Tracer:
     # --- calls ----------------------------------------------------------------------------------
 
     def _call(self, thread: Thread, status: int) -> None:
-        number, *arguments = linux.call_at_stop(thread.pid)
-        book, handler = self.book, _HANDLERS.get(number)
+        manner, number, *arguments = linux.call_at_stop(thread.pid)
+        book = self.book
+        handler = _HANDLERS.get(number) if manner == linux.X86_64 else None
         if handler is None:
             reason = f"was changed, perhaps, by call {number:#x}, which is no x86-64 call"
             if book is not None:

@@ -1,0 +1,365 @@
+"""Trees of processes: who is followed, who is waited for, who is killed, and when."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.blackbox.support import (
+    ENVIRONMENT,
+    compiled,
+    gone,
+    needs_tracing,
+    python,
+    run,
+    traced,
+)
+from torntail.crash.oplog import CreateFile, SyncFile, Unlink, Write
+from torntail.record.problems import Unmodelled, UnseenWrite
+from torntail.record.traced.process import TracedProcess
+from torntail.record.traced.values import Ended, Output
+
+pytestmark = needs_tracing
+
+
+def wait_for(condition) -> None:
+    """Waits until something outside this process is so."""
+    until = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.005)
+
+
+# --- followed -----------------------------------------------------------------------------------
+
+FAMILY = """
+import os, subprocess, sys
+root = sys.argv[1]
+def write(name):
+    fd = os.open(root + "/" + name, os.O_WRONLY | os.O_CREAT)
+    os.write(fd, name.encode())
+    os.fsync(fd)
+write("parent")
+if os.fork() == 0:
+    write("forked")
+    if os.fork() == 0:
+        write("grandchild")
+        os._exit(0)
+    os.wait()
+    os._exit(0)
+os.wait()
+subprocess.run(["/bin/sh", "-c", "echo shell > shell; echo more >> shell; rm parent"], cwd=root)
+os.execv(sys.executable, [sys.executable, "-S", "-c", "open('exec', 'w').write('exec')"])
+"""
+
+
+def test_forks_and_execs_are_followed(tmp_path):
+    process = run(python(FAMILY, tmp_path), tmp_path, cwd=tmp_path)
+    made = [e.name for e in process.operations if isinstance(e, CreateFile)]
+    assert made == ["parent", "forked", "grandchild", "shell", "exec"]
+    written = [e.data for e in process.operations if isinstance(e, Write)]
+    assert written == [b"parent", b"forked", b"grandchild", b"shell\n", b"more\n", b"exec"]
+    assert [e.name for e in process.operations if isinstance(e, Unlink)] == ["parent"]
+    assert process.end == Ended(0)
+
+
+EXEC_IN_A_THREAD = """
+import os, sys, threading, time
+os.chdir(sys.argv[1])
+def appends(name):
+    fd = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    while True:
+        os.write(fd, b"x")
+for number in range(3):
+    threading.Thread(target=appends, args=(f"t{number}",), daemon=True).start()
+def becomes():
+    time.sleep(0.05)
+    os.execv(sys.executable, [sys.executable, "-S", "-c", "print('another')"])
+threading.Thread(target=becomes).start()
+appends("main")
+"""
+
+
+def test_an_exec_in_a_second_thread_sweeps_the_others_away(tmp_path):
+    """Whatever call they are in: the log still replays to the directory."""
+    process = run(python(EXEC_IN_A_THREAD, tmp_path), tmp_path)
+    assert process.output == b"another\n"
+    assert process.end == Ended(0)
+    assert len(process.operations) > 4
+
+
+EXIT_IN_A_THREAD = EXEC_IN_A_THREAD.replace(
+    'os.execv(sys.executable, [sys.executable, "-S", "-c", "print(\'another\')"])', "os._exit(3)"
+)
+
+
+def test_an_exit_in_a_second_thread_ends_the_others_in_their_calls(tmp_path):
+    process = run(python(EXIT_IN_A_THREAD, tmp_path), tmp_path)
+    assert process.end.code == 3
+
+
+def test_exit_codes_and_signals_pass_through(tmp_path):
+    assert run(python("raise SystemExit(7)"), tmp_path).end == Ended(7)
+    code = "import os; os.kill(os.getpid(), 15)"
+    assert run(python(code), tmp_path).end == Ended(-signal.SIGTERM)
+    code = (
+        "import os, signal;"
+        " signal.signal(signal.SIGUSR1, lambda *_: os.write(1, b'caught\\n'));"
+        " os.kill(os.getpid(), signal.SIGUSR1)"
+    )
+    process = run(python(code), tmp_path)
+    assert (process.output, process.end) == (b"caught\n", Ended(0))
+
+
+# --- stopped and continued ----------------------------------------------------------------------
+
+TALKER = """
+import os, sys
+fd = os.open(sys.argv[1] + "/log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+for line in sys.stdin.buffer:
+    os.write(fd, line)
+    os.fsync(fd)
+    os.write(1, b"did " + line)
+"""
+
+
+def test_a_stopped_child_goes_on_when_continued(tmp_path):
+    with traced(python(TALKER, tmp_path), tmp_path) as process:
+        process.stdin.write(b"one\n")
+        assert process.stdout.readline() == b"did one\n"
+        os.kill(process.pid, signal.SIGSTOP)
+        stat = Path(f"/proc/{process.pid}/stat")
+        wait_for(lambda: stat.read_text().rpartition(")")[2].split()[0] in "tT")
+        process.stdin.write(b"two\n")
+        # It stays stopped: the request is not taken.
+        assert process.wait(0.2) is None
+        assert [e.data for e in process.operations if isinstance(e, Write)] == [b"one\n"]
+        os.kill(process.pid, signal.SIGCONT)
+        assert process.stdout.readline() == b"did two\n"
+        process.stdin.close()
+        assert process.wait() == Ended(0)
+    process.check()
+    written = [e.data for e in process.entries if isinstance(e, Write | Output)]
+    assert written == [b"one\n", b"did one\n", b"two\n", b"did two\n"]
+
+
+# --- killed -------------------------------------------------------------------------------------
+
+LEAVES_OTHERS = """
+import os, sys, time
+for number in range(3):
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            os.write(1, b"%d\\n" % os.getpid())
+            while True:
+                time.sleep(1000)
+        os._exit(0)
+    os.wait()
+while True:
+    time.sleep(1000)
+"""
+
+
+def _family_of(process: TracedProcess) -> list[int]:
+    return [int(process.stdout.readline()) for _ in range(3)]
+
+
+def test_nobody_is_left_when_the_first_process_ends(tmp_path):
+    with traced(python(LEAVES_OTHERS), tmp_path) as process:
+        left = _family_of(process)
+        os.kill(process.pid, signal.SIGTERM)
+        end = process.wait()
+        assert end == Ended(-signal.SIGTERM, left_running=3)
+        assert [gone(pid) for pid in left] == [True] * 3
+
+
+def test_nobody_is_left_when_the_block_is_left(tmp_path):
+    with traced(python(LEAVES_OTHERS), tmp_path) as process:
+        left = [process.pid, *_family_of(process)]
+    assert [gone(pid) for pid in left] == [True] * 4
+
+
+def test_nobody_is_left_at_the_deadline(tmp_path):
+    with traced(python(LEAVES_OTHERS), tmp_path, deadline_seconds=1.5) as process:
+        left = [process.pid, *_family_of(process)]
+        end = process.wait()
+        assert end == Ended(-signal.SIGKILL, "deadline", 3)
+        assert [gone(pid) for pid in left] == [True] * 4
+
+
+def test_nobody_is_left_when_the_helper_is_killed(tmp_path):
+    with traced(python(LEAVES_OTHERS), tmp_path) as process:
+        left = [process.pid, *_family_of(process)]
+        os.kill(process.helper_pid, signal.SIGKILL)
+        wait_for(lambda: all(gone(pid) for pid in left))
+        with pytest.raises(RuntimeError, match="helper is gone"):
+            process.wait()
+
+
+def test_nobody_is_left_when_the_parent_is_killed(tmp_path):
+    code = f"""
+import sys, time
+from torntail.record.traced.process import TracedProcess
+process = TracedProcess({python(LEAVES_OTHERS)!r}, root={str(tmp_path)!r}).start()
+for _ in range(3):
+    print(int(process.stdout.readline()), flush=True)
+time.sleep(1000)
+"""
+    import subprocess
+
+    with subprocess.Popen(
+        [sys.executable, "-c", code], env=ENVIRONMENT, stdout=subprocess.PIPE
+    ) as parent:
+        assert parent.stdout is not None
+        left = [int(parent.stdout.readline()) for _ in range(3)]
+        parent.kill()
+    wait_for(lambda: all(gone(pid) for pid in left))
+
+
+def test_a_kill_falls_between_two_calls(tmp_path):
+    code = """
+import os, sys
+fd = os.open(sys.argv[1] + "/log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+os.write(1, b"begun\\n")
+while True:
+    os.write(fd, b"a line of some length\\n")
+"""
+    with traced(python(code, tmp_path), tmp_path) as process:
+        process.stdout.readline()
+        assert process.kill() == Ended(-signal.SIGKILL, "killed by the harness")
+    process.check()
+
+
+# --- two together, and many roots ---------------------------------------------------------------
+
+
+def test_two_writers_stand_in_one_log(tmp_path):
+    with traced(python(TALKER, tmp_path), tmp_path) as one:
+        with TracedProcess(python(TALKER, tmp_path), beside=one, env=ENVIRONMENT) as other:
+            for word in (b"1\n", b"2\n", b"3\n"):
+                for writer in (one, other):
+                    writer.stdin.write(word)
+                    writer.stdout.readline()
+            other.kill()
+            one.stdin.write(b"alone\n")
+            one.stdout.readline()
+        one.stdin.close()
+        assert one.wait() == Ended(0)
+    one.check()
+    spoken = [(e.child, e.data) for e in one.entries if isinstance(e, Output)]
+    pairs = [(child, b"did %d\n" % n) for n in (1, 2, 3) for child in (0, 1)]
+    assert spoken == [*pairs, (0, b"did alone\n")]
+    assert (tmp_path / "log").read_bytes() == b"1\n1\n2\n2\n3\n3\nalone\n"
+
+
+def test_one_process_serves_many_roots(tmp_path):
+    code = """
+import os, sys
+for line in sys.stdin.buffer:
+    fd = os.open(line[:-1] + b"/log", os.O_WRONLY | os.O_CREAT)
+    os.write(fd, line)
+    os.fsync(fd)
+    os.close(fd)
+    os.write(1, b"done\\n")
+"""
+    recordings = []
+    roots = [tmp_path / str(number) for number in range(3)]
+    for root in roots:
+        root.mkdir()
+    with traced(python(code), roots[0]) as process:
+        for root in roots:
+            recording = process.recording if root is roots[0] else process.record(root)
+            process.stdin.write(os.fsencode(root) + b"\n")
+            process.stdout.readline()
+            recording.check()
+            recordings.append(recording)
+        process.stdin.close()
+        process.wait()
+    for root, recording in zip(roots, recordings, strict=True):
+        assert recording.entries == [
+            CreateFile(0, "log", 1),
+            Write(1, 0, os.fsencode(root) + b"\n"),
+            SyncFile(1),
+            Output(b"done\n"),
+        ]
+
+
+# --- what cannot be ------------------------------------------------------------------------------
+
+
+def test_a_command_that_is_not_there(tmp_path):
+    with pytest.raises(OSError, match=r"'no-such-program' cannot be run: .*No such file"):
+        traced(["no-such-program"], tmp_path).start()
+
+
+STATIC = r"""
+#include <fcntl.h>
+#include <stdio.h>
+#include <unistd.h>
+int main(int count, char **arguments) {
+    chdir(arguments[1]);
+    int file = open("log.tmp", O_WRONLY | O_CREAT, 0600);
+    write(file, "static", 6);
+    fsync(file);
+    rename("log.tmp", "log");
+    write(1, "done\n", 5);
+    return 0;
+}
+"""
+
+
+def test_a_static_program_is_seen(tmp_path):
+    root = tmp_path / "root"
+    root.mkdir()
+    process = run([compiled(tmp_path, STATIC, "-static"), str(root)], root)
+    assert [type(e).__name__ for e in process.entries] == [
+        "CreateFile",
+        "Write",
+        "SyncFile",
+        "Rename",
+        "Output",
+    ]
+
+
+OLD_CALLS = r"""
+#include <fcntl.h>
+int main(int count, char **arguments) {
+    /* creat by the 32-bit gate. */
+    long result;
+    char *path = arguments[1];
+    __asm__ volatile("int $0x80" : "=a"(result) : "a"(20), "b"(path), "c"(0600));
+    return 0;
+}
+"""
+
+
+def test_a_call_by_the_32_bit_gate_is_named(tmp_path):
+    root = tmp_path / "root"
+    root.mkdir()
+    with pytest.raises(Unmodelled, match="no x86-64 call"):
+        run([compiled(tmp_path, OLD_CALLS, "-static"), str(root / "x")], root)
+
+
+def test_a_symbolic_link_is_named(tmp_path):
+    code = "import os, sys; os.symlink('x', sys.argv[1] + '/link')"
+    with pytest.raises(Unmodelled, match="'link': is a symbolic link"):
+        run(python(code, tmp_path), tmp_path)
+
+
+def test_a_write_past_the_tracer_is_named(tmp_path):
+    with traced(python(TALKER, tmp_path), tmp_path) as process:
+        process.stdin.write(b"one\n")
+        process.stdout.readline()
+        (tmp_path / "other").write_bytes(b"by somebody else")
+        (tmp_path / "log").write_bytes(b"ONE\n")
+    with pytest.raises(UnseenWrite, match="'log': differs at byte 0"):
+        process.check()
+    (tmp_path / "log").write_bytes(b"one\n")
+    with pytest.raises(UnseenWrite, match="'other': is there"):
+        process.check()
