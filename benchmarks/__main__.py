@@ -1,4 +1,4 @@
-"""`python -m benchmarks [load|append|memory|sqlite|crash …]`: ratios, as a table and as JSON."""
+"""`python -m benchmarks [load|append|memory|sqlite|crash|traced …]`: ratios, as table and JSON."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks import append, crash, load, memory, sqlite
+from benchmarks import append, crash, load, memory, sqlite, traced
 from benchmarks.measure import Measured, file_system
 
 SUBJECTS = {
@@ -19,6 +19,7 @@ SUBJECTS = {
     "memory": memory.run,
     "sqlite": sqlite.run,
     "crash": crash.run,
+    "traced": traced.run,
 }
 
 

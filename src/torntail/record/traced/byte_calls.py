@@ -65,7 +65,8 @@ def _plain_write(
         return None
 
     def finish(count: int) -> None:
-        _log(book, thread, args[0], inode, thread.read(args[1], count), offset, 0)
+        data = thread.read(args[1], count)
+        _log(book, thread, args[0], inode, data, count, offset, 0)
 
     def cut(length: int) -> None:
         set_argument(thread.pid, 2, length)
@@ -117,7 +118,8 @@ def _vector_write(
         return None
 
     def finish(count: int) -> None:
-        _log(book, thread, args[0], inode, thread.gather(vectors, count), offset, write_flags)
+        data = thread.gather(vectors, count)
+        _log(book, thread, args[0], inode, data, count, offset, write_flags)
 
     return Planned("write", finish, inode, whole, _vector_cut(thread, args, vectors))
 
@@ -146,10 +148,16 @@ def _log(
     descriptor: int,
     inode: int,
     data: bytes,
+    count: int,
     offset: int | None,
     write_flags: int,
 ) -> None:
-    """Logs bytes that a call wrote to an open file; `offset` None: at its position."""
+    """Logs the `count` bytes that a call wrote to an open file; `offset` None: at its position.
+
+    Raises OSError if the thread was killed right behind the call, or its descriptor was closed.
+    """
+    if len(data) != count:
+        raise OSError("the memory that was written is gone")
     position, flags = thread.position_and_flags(descriptor)
     synced = bool(flags & _SYNCHRONOUS or write_flags & _WRITE_SYNCHRONOUS)
     if offset is None:

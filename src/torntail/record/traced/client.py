@@ -89,6 +89,8 @@ class Client:
                     self._news[message[1]] = message
                 elif message[0] == "refused":
                     raise TracingUnavailable(f"tracing is refused: {message[1]}")
+                elif message[0] == "wrong":
+                    raise OSError(*message[1:])
                 else:
                     return message
 

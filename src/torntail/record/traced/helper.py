@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import _socket
 import fcntl
+import gc
 import marshal
 import os
 import sys
@@ -119,7 +120,7 @@ class Helper:
             try:
                 reply = getattr(self, "do_" + request["do"])(request, descriptors)
             except OSError as error:
-                reply = ("refused", str(error))
+                reply = ("wrong", error.errno, error.strerror, error.filename)
             finally:
                 for descriptor in descriptors:
                     os.close(descriptor)
@@ -142,7 +143,10 @@ class Helper:
         """Starts a command and waits until it is one."""
         status = os.fstat(descriptors[1])
         is_pipe = request["output"]
-        spawned = spawn(request, descriptors, set(_SIGNALS))
+        try:
+            spawned = spawn(request, descriptors, set(_SIGNALS))
+        except OSError as error:
+            return ("refused", error.strerror)
         number = self._tracer.add(spawned, (status.st_dev, status.st_ino) if is_pipe else None)
         command = self._tracer.commands[number]
         while not command.running and command.status is None:
@@ -204,6 +208,8 @@ class Helper:
 
 def main() -> None:
     """Serves the socket whose descriptor is the last argument."""
+    # A log is many tuples and no cycles.
+    gc.disable()
     helper = Helper(int(sys.argv[-1]))
     try:
         helper.run()

@@ -49,8 +49,10 @@ def spawn(request: dict[str, Any], descriptors: list[int], blocked: set[int]) ->
             os.close(go)
             _become(request, descriptors, blocked, program, ready)
         except BaseException as error:
-            refused = "refused: " if getattr(error, "refused", False) else ""
-            os.write(fail, f"{refused}{error}".encode("utf-8", "replace"))
+            text = str(error)
+            if getattr(error, "refused", False):
+                text = f"refused: {getattr(error, 'strerror', error)}"
+            os.write(fail, text.encode("utf-8", "replace"))
         finally:
             os._exit(_FAILED)
     os.close(ready)

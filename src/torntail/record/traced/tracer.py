@@ -242,22 +242,28 @@ class Tracer:
             self._backlog.append((pid, status))
         if not os.WIFSTOPPED(status) or os.WSTOPSIG(status) != _END_OF_CALL:
             # Killed, or swept away by another thread's exec.
-            if planned.happened is None:
-                book.entries.append(("unfinished", planned.inode))
-            elif planned.happened():
-                planned.finish(0)
             self._backlog.append((pid, status))
+            self._find_out(planned, book)
             raise Gone
-        result = linux.result_at_stop(thread.pid)
-        if result < 0:
-            return
         try:
+            result = linux.result_at_stop(thread.pid)
+            if result < 0:
+                return
             planned.finish(result)
-        except OSError as error:
-            reason = f"cannot be followed: {error}"
-            book.problems.append(("unseen", "", reason))
+        except (Gone, OSError):
+            # Killed right behind its call; or another thread closed the descriptor meanwhile.
+            self._find_out(planned, book)
+            return
         if planned.kind == "sync":
             self.strikes.synced(planned.inode, book)
+
+    def _find_out(self, planned: Planned, book: Book) -> None:
+        """Logs what a call did whose end was not seen, as far as the directory tells."""
+        if planned.happened is None:
+            if planned.kind in ("write", "truncate"):
+                book.entries.append(("unfinished", planned.inode))
+        elif planned.happened():
+            planned.finish(0)
 
     # --- output ---------------------------------------------------------------------------------
 
