@@ -44,7 +44,7 @@ class Helper:
 
     def __init__(self, descriptor: int) -> None:
         self._socket = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, descriptor)
-        self._tracer = Tracer()
+        self._tracer = Tracer(self._while_waiting)
         self._deadlines: dict[int, float] = {}
 
     def run(self) -> None:
@@ -88,6 +88,15 @@ class Helper:
                 self._tracer.kill(number, "deadline")
         times = [*self._deadlines.values(), *([] if due is None else [due])]
         return max(0.0, min([_LONGEST_WAIT_SECONDS, *(one - now for one in times)]))
+
+    def _while_waiting(self) -> None:
+        """A child's call takes long: neither deadlines nor the parent's end wait for it."""
+        self._look_at_the_clock()
+        try:
+            if not self._socket.recv(1, _socket.MSG_PEEK | _socket.MSG_DONTWAIT):
+                raise BrokenPipeError
+        except BlockingIOError:
+            pass
 
     def _tell_ends(self) -> None:
         for number in self._tracer.ended:

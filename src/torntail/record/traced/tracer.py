@@ -26,6 +26,7 @@ from torntail.record.traced.thread import Thread
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import signal
+    from collections.abc import Callable
     from typing import Any, Final
 
     from torntail.record.traced.spawn import Spawned
@@ -36,6 +37,8 @@ __all__ = ["Tracer"]
 
 _NAMES: Final = {**CALLS, **CALLS_BY_FLAGS, **READS}
 _HANDLERS: Final = {number: (BYTE_CALLS | NAME_CALLS)[name] for number, name in _NAMES.items()}
+_CHILD_ONLY: Final = frozenset({signal.SIGCHLD})
+_PATIENCE_SECONDS: Final = 1.0
 _HARMLESS: Final = frozenset({"read", "open"})
 _END_OF_CALL: Final = signal.SIGTRAP | linux.IN_CALL
 _GROUP_STOPS: Final = frozenset({signal.SIGSTOP, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU})
@@ -56,9 +59,13 @@ class Command:
 
 
 class Tracer:
-    """All traced threads, and the book they write."""
+    """All traced threads, and the book they write.
 
-    def __init__(self) -> None:
+    `while_waiting` is called once a second while a call takes long.
+    """
+
+    def __init__(self, while_waiting: Callable[[], object]) -> None:
+        self._while_waiting = while_waiting
         self.book: Book | None = None
         self.strikes = Strikes()
         self.commands: list[Command] = []
@@ -188,7 +195,8 @@ class Tracer:
         command = self.commands[thread.child]
         if thread.pid == command.pid:
             command.status = status
-            command.left = sum(one.child == thread.child for one in self._threads.values())
+            if not command.reason:
+                command.left = sum(one.child == thread.child for one in self._threads.values())
             # Whoever is left is not waited for: a command is over when its first process is.
             for other in list(self._threads.values()):
                 if other.child == thread.child:
@@ -236,10 +244,13 @@ class Tracer:
         """Lets a call be carried out and logs it; the thread stands at the call's end then."""
         linux.go_on_to_exit(thread.pid)
         while True:
-            pid, status = os.waitpid(-1, linux.WALL)
+            pid, status = os.waitpid(-1, linux.WALL | os.WNOHANG)
             if pid == thread.pid:
                 break
-            self._backlog.append((pid, status))
+            if pid:
+                self._backlog.append((pid, status))
+            elif signal.sigtimedwait(_CHILD_ONLY, _PATIENCE_SECONDS) is None:
+                self._while_waiting()
         if not os.WIFSTOPPED(status) or os.WSTOPSIG(status) != _END_OF_CALL:
             # Killed, or swept away by another thread's exec.
             self._backlog.append((pid, status))

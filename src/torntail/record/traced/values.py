@@ -123,8 +123,8 @@ class Ended(msgspec.Struct, frozen=True):
 
     `code` is its exit code, or the negative number of the signal that ended it. `reason` is empty
     if it ended by itself, else `killed` (by a strike), `killed by the harness` or `deadline`.
-    `left_running` counts the threads and processes of its tree that were alive then, and were
-    killed.
+    `left_running` counts the threads and processes that a command which ended by itself left
+    behind; they were killed.
     """
 
     code: int
