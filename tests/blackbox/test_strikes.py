@@ -173,10 +173,10 @@ def test_a_failed_fsync(pages, reported, tmp_path):
     process, words = struck_run(tmp_path, refusal_of(fault))
     assert words[3:5] == [b"fsync EIO", b"fsync EIO" if reported == "again" else b"fsync None"]
     entries = [e for e in process.entries if not isinstance(e, Output)]
-    assert entries[3] == FailedSync(1, pages)
+    old = b"" if pages == "clean-old" else None
+    assert entries[3] == FailedSync(1, pages, old)
     if pages == "clean-old":
-        # Never synced: the length stays, the bytes are what the disk holds.
-        assert entries[4] == Write(1, 0, bytes(23))
+        # Nothing of it was ever synced; the descriptor is where it was.
         assert (tmp_path / "log").read_bytes() == bytes(23) + b"last"
     else:
         assert (tmp_path / "log").read_bytes() == b"first line\nseco" + bytes(8) + b"last"
@@ -196,7 +196,7 @@ except OSError:
     pass
 """
     run(python(code, tmp_path), tmp_path, inject=[strike])
-    assert (tmp_path / "log").read_bytes() == b"durable" + bytes(9)
+    assert (tmp_path / "log").read_bytes() == b"durable"
 
 
 def test_reads_are_struck_where_asked_for(tmp_path):
@@ -204,9 +204,27 @@ def test_reads_are_struck_where_asked_for(tmp_path):
     assert words[10] == b"pread EIO"
     _, words = struck_run(tmp_path, Refuse(on="read", error=None, length=5))
     assert words[10] == b"pread b'first'"
+
+
+@pytest.mark.parametrize("on", ["open", "any"])
+def test_the_opening_of_a_file_that_is_there(on, tmp_path):
     (tmp_path / "log.tmp").touch()
-    _, words = struck_run(tmp_path, Refuse(on="open", error="EMFILE"))
+    _, words = struck_run(tmp_path, Refuse(on=on, error="EMFILE"))
     assert words == [b"open EMFILE"]
+    # A kill counts what stands in the log.
+    process, _ = struck_run(tmp_path, Kill(nth=0))
+    assert process.output.startswith(b"open")
+
+
+def test_what_cannot_come_short_is_passed_over(tmp_path):
+    process, words = struck_run(tmp_path, Refuse(on="write", error=None, length=11))
+    assert words[1:3] == [b"write 11", b"writev 11"]
+    assert [one.kind for one in process.struck] == ["write"]
+
+
+def test_storage_that_cannot_be_written_lets_syncs_succeed(tmp_path):
+    _, words = struck_run(tmp_path, Refuse(on="any", nth=3, error="EROFS", lasts="on"))
+    assert words[3:7] == [b"fsync None", b"fsync None", b"truncate EROFS", b"link EROFS"]
 
 
 def test_strikes_armed_later_count_from_then_on(tmp_path):

@@ -111,7 +111,21 @@ def _what_landed(
 
 def operations_in(entries: Iterable[Entry]) -> list[Operation]:
     """The operations alone."""
-    return [entry for entry in entries if not isinstance(entry, Output | FailedSync)]
+    operations: list[Operation] = []
+    for entry in entries:
+        if isinstance(entry, FailedSync):
+            operations += _put_back(entry)
+        elif not isinstance(entry, Output):
+            operations.append(entry)
+    return operations
+
+
+def _put_back(failed: FailedSync) -> list[Operation]:
+    """What a failed fsync did to the file, in the words that the op log has."""
+    if failed.content is None:
+        return []
+    again = [Write(failed.inode, 0, failed.content)] if failed.content else []
+    return [Truncate(failed.inode, 0), *again]
 
 
 def marked(entries: Iterable[Entry], marks: LineMarks) -> list[Operation]:
@@ -129,8 +143,8 @@ def marked(entries: Iterable[Entry], marks: LineMarks) -> list[Operation]:
                 mark = marks(entry.child, line)
                 if mark is not None:
                     operations.append(mark)
-        elif not isinstance(entry, FailedSync):
-            operations.append(entry)
+        else:
+            operations += operations_in([entry])
     return operations
 
 

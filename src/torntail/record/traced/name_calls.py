@@ -79,7 +79,8 @@ def _opening(book: Book, path: bytes, flags: int) -> Planned | None:
     if inode is None or flags & _EXCLUSIVE == _EXCLUSIVE:
         return None
     if not flags & os.O_TRUNC or inode in book.directories:
-        return Planned("open", lambda _: None, inode)
+        writes = flags & os.O_ACCMODE != os.O_RDONLY
+        return Planned("open", lambda _: None, inode) if writes else None
     return Planned("truncate", lambda _: book.resized(inode, 0), inode)
 
 

@@ -146,8 +146,8 @@ class TracedProcess:
 
     `argv` is found on the `PATH` of `env`. With `stdin` and `stdout` the child talks through pipes,
     `process.stdin` and `process.stdout`; without, it has those of this process, and its output is
-    not recorded. `inject` strikes from the start. `reads` makes strikes on reads and on opening
-    files possible, which slows the child. `deadline_seconds` after its start the command is killed.
+    not recorded. `inject` strikes from the start. `reads` makes strikes on reads possible, which
+    slows the child. `deadline_seconds` after its start the command is killed.
     `memory_limit_bytes` bounds its address space. `beside` another process means: by the same
     tracer, into the same recording, as a second writer; `root`, `disk` and `inject` are then its.
 
@@ -184,7 +184,7 @@ class TracedProcess:
         self._pipes = (stdin, stdout)
         self._stderr = stderr
         if reads is None:
-            reads = any(strike.on in ("read", "open") for strike in inject)
+            reads = any(strike.on == "read" for strike in inject)
         self._request: dict[str, Any] = {
             "argv": [os.fspath(word) for word in argv],
             "env": dict(os.environ if env is None else env),

@@ -1,9 +1,9 @@
 """The filter that stops a child only on calls that matter, as a BPF program.
 
-Decides which calls stop. A call that can be told harmless by its flags passes: an `open` that
-neither makes nor truncates, a private mapping. io_uring and Linux's asynchronous I/O do not exist
-for the child, for what they write is seen by no tracer; callers fall back. A call in the 32-bit or
-x32 manner stops, whatever it is.
+Decides which calls stop. A call that can be told harmless by its flags passes: an `open` for
+reading, a private mapping. io_uring and Linux's asynchronous I/O do not exist for the child, for
+what they write is seen by no tracer; callers fall back. A call in the 32-bit or x32 manner stops,
+whatever it is.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _MISSING: Final = 0x00050000 | errno.ENOSYS
 _FORBIDDEN: Final = 0x00050000 | errno.EPERM
 
 _TMPFILE_BIT: Final = os.O_TMPFILE & ~os.O_DIRECTORY
-_MAKES: Final = os.O_CREAT | os.O_TRUNC | _TMPFILE_BIT
+_WRITES: Final = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | _TMPFILE_BIT
 _MAP_SHARED: Final = 1
 _MAP_ANONYMOUS: Final = 0x20
 _CLONE_UNTRACED: Final = 0x00800000
@@ -74,7 +74,7 @@ CALLS_BY_FLAGS: Final = {2: "open", 257: "openat", 9: "mmap", 16: "ioctl"}
 """Calls that stop if their flags say so."""
 
 READS: Final = {0: "read", 17: "pread64", 19: "readv", 295: "preadv", 327: "preadv2"}
-"""Calls that stop only where reads are to be struck; then every `open` stops, too."""
+"""Calls that stop only where reads are to be struck."""
 
 _DENIED: Final = (425, 206)  # io_uring_setup, io_setup
 
@@ -107,8 +107,8 @@ def _any_bit(value: int, then: int, otherwise: int) -> bytes:
 
 
 def program(*, reads: bool) -> bytes:
-    """The filter; with `reads`, reads and every `open` stop as well."""
-    traced = [*CALLS, *READS, 2, 257] if reads else list(CALLS)
+    """The filter; with `reads`, reads stop as well."""
+    traced = [*CALLS, *READS] if reads else list(CALLS)
     code = [
         _load(_ARCHITECTURE_OFFSET),
         _equal(X86_64, 1, 0),
@@ -124,9 +124,8 @@ def program(*, reads: bool) -> bytes:
         code += [_equal(number, 0, 1), _return(_TRACE)]
     for number in _DENIED:
         code += [_equal(number, 0, 1), _return(_MISSING)]
-    if not reads:
-        for number, flags in ((2, 1), (257, 2)):
-            code += _if_any_bit(number, flags, _MAKES)
+    for number, flags in ((2, 1), (257, 2)):
+        code += _if_any_bit(number, flags, _WRITES)
     code += _if_any_bit(56, 0, _CLONE_UNTRACED, _FORBIDDEN)
     code += [
         _equal(9, 0, 5),

@@ -18,29 +18,46 @@ if TYPE_CHECKING:
 
 __all__ = ["Strikes"]
 
-_BESIDE: Final = frozenset({"read", "open"})
-"""Kinds that change nothing, and that `any` does not mean."""
+_UNWRITABLE: Final = (errno.EROFS, errno.EACCES)
+"""Errors of storage that cannot be written; syncs succeed there."""
 
 _READ_BYTES: Final = 1 << 24
 
 
 class _Armed:
-    """A strike and how many calls of its kind it has seen."""
+    """A strike, how many calls of its kind it has seen, and whether it has hit."""
 
-    __slots__ = ("fields", "seen")
+    __slots__ = ("fields", "has_hit", "seen")
 
     def __init__(self, fields: dict[str, Any]) -> None:
         self.fields = fields
+        self.has_hit = False
         self.seen = 0
 
-    def hits(self, kind: str) -> bool:
-        on: str = self.fields["on"]
-        if on != kind and (on != "any" or kind in _BESIDE):
+    def hits(self, kind: str, length: int) -> bool:
+        """Whether it strikes the call that is about to be made; counts it if it is meant."""
+        fields = self.fields
+        if not self._means(kind):
             return False
-        number, self.seen = self.seen, self.seen + 1
-        nth: int = self.fields["nth"]
-        lasts: str = self.fields["lasts"]
-        return number == nth or (number > nth and lasts == "on")
+        self.seen += 1
+        if self.has_hit:
+            lasts: str = fields["lasts"]
+            return lasts == "on"
+        if self.seen <= fields["nth"]:
+            return False
+        if fields["act"] == "refuse" and not fields["error"] and not 0 < fields["length"] < length:
+            return False  # Nothing that could come short: the next one, then.
+        self.has_hit = True
+        return True
+
+    def _means(self, kind: str) -> bool:
+        on: str = self.fields["on"]
+        if self.fields["error"] in _UNWRITABLE and kind in ("sync", "sync-directory"):
+            return False
+        if on == "any":
+            # A kill counts what the log counts; the opening of a file is not in it.
+            return kind != "read" and (kind != "open" or self.fields["act"] != "kill")
+        return on == kind
 
 
 class Strikes:
@@ -63,37 +80,37 @@ class Strikes:
             self.synced(None, book)
         return first
 
-    def hit(self, kind: str, inode: int | None, book: Book) -> dict[str, Any] | None:
+    def hit(self, kind: str, inode: int | None, length: int, book: Book) -> dict[str, Any] | None:
         """The strike for the call that is about to be made; the first armed goes first."""
         found = None
         for number, armed in enumerate(self._armed):
-            if armed.hits(kind) and found is None:
+            if armed.hits(kind, length) and found is None:
                 found = armed.fields
                 self.struck.append((len(book.entries), number, kind))
         if kind == "sync" and inode is not None and found is None and inode in self._again:
-            return {"act": "error", "error": self._again.pop(inode), "length": 0, "pages": None}
+            return {"act": "refuse", "error": self._again.pop(inode), "length": 0, "pages": ""}
         return found
 
     def sync_failed(self, fields: dict[str, Any], inode: int, book: Book) -> None:
         """Does to a file what a failed fsync leaves, and logs it."""
-        pages = fields["pages"]
+        pages = fields["pages"] or "dirty"
         if fields["reported"] == "again":
-            self._again[inode] = fields["error"] or errno.EIO
-        book.entries.append(("failed-sync", inode, pages))
+            self._again[inode] = fields["error"]
+        content = None
         path = book.path_to(inode)
-        if pages != "clean-old" or self._durable is None or path is None:
-            return
-        durable = self._durable.get(inode, b"")
-        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-        try:
-            size = os.fstat(descriptor).st_size
-            # The length stands in the inode, not in the pages: it stays.
-            old = durable[:size].ljust(size, b"\0")
-            if os.pread(descriptor, size, 0) != old:
-                os.pwrite(descriptor, old, 0)
-                book.wrote(inode, 0, old, False)
-        finally:
-            os.close(descriptor)
+        if pages == "clean-old" and self._durable is not None and path is not None:
+            # The length, too; an open descriptor stays at its offset.
+            content = self._durable.get(inode, b"")
+            descriptor = os.open(path, os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC)
+            try:
+                done = 0
+                while done < len(content):
+                    done += os.pwrite(descriptor, content[done:], done)
+            finally:
+                os.close(descriptor)
+            book.maps.resized(inode, 0)
+            book.maps.wrote(inode, 0, content)
+        book.entries.append(("failed-sync", inode, pages, content))
 
     def synced(self, inode: int | None, book: Book) -> None:
         """A file was synced, or all."""

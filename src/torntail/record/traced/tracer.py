@@ -231,7 +231,7 @@ class Tracer:
         linux.go_on(thread.pid)
 
     def _strike_or_run(self, thread: Thread, planned: Planned, book: Book) -> None:
-        strike = self.strikes.hit(planned.kind, planned.inode, book)
+        strike = self.strikes.hit(planned.kind, planned.inode, planned.length, book)
         if strike is not None:
             self._strike(thread, planned, book, strike)
         elif planned.kind in _HARMLESS:
@@ -311,7 +311,8 @@ class Tracer:
             if act == "kill":
                 self.kill(thread.child, "killed")
                 return
-            if planned.kind == "sync" and strike["pages"] and planned.inode is not None:
+            # A second report of one failure leaves the pages as they are.
+            if planned.kind == "sync" and strike["pages"] != "" and planned.inode is not None:
                 self.strikes.sync_failed(strike, planned.inode, book)
             linux.skip_call(pid, -error)
             linux.go_on(pid)

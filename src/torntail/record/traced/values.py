@@ -42,8 +42,9 @@ StruckKind = Literal[
     "read",
     "open",
 ]
-"""Which calls a strike counts. `any` means all that change something; `unlink` also `rmdir`, `open`
-the opening of a file that is there already, `sync` also `msync`, `sync` and `syncfs`."""
+"""Which calls a strike counts. `unlink` is `rmdir`, too, `sync` also `msync`, `sync` and `syncfs`,
+`open` the opening for writing of a file that is there. `any` means all that change something, and
+for a refusal `open` as well."""
 
 
 class TracingUnavailable(Exception):
@@ -61,10 +62,14 @@ class Output(msgspec.Struct, frozen=True):
 
 
 class FailedSync(msgspec.Struct, frozen=True):
-    """An fsync that was made to fail, and what became of the pages it was for."""
+    """An fsync that was made to fail, and what became of the pages it was for.
+
+    `content` is what the file holds afterwards, if it was put back to that (`clean-old`).
+    """
 
     inode: Inode
     pages: Literal["clean-new", "clean-old", "dirty"]
+    content: bytes | None = None
 
 
 Entry = Operation | Output | FailedSync
@@ -86,7 +91,9 @@ class Refuse(msgspec.Struct, frozen=True, kw_only=True):
     """An error instead of the call number `nth` of kind `on`; with `lasts` `on`, of all later ones.
 
     Of a write, `length` bytes are carried out first; without `error` (a name such as `EIO`) that is
-    a short write, and of a read a short read. `sync` tells what a failed fsync leaves.
+    a short write, and of a read a short read; one too short for that is passed over for the next.
+    `sync` tells what a failed fsync leaves, `dirty` pages if it is not given. EROFS and EACCES pass
+    over syncs, which succeed on storage that cannot be written.
     """
 
     on: StruckKind = "any"
