@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ from tests.blackbox.support import (
 from torntail.crash.oplog import (
     Acknowledged,
     CreateFile,
+    Invoked,
     Operation,
     OpLog,
     SyncFile,
@@ -184,6 +186,34 @@ def test_a_stopped_child_goes_on_when_continued(tmp_path):
     assert written == [b"one\n", b"did one\n", b"two\n", b"did two\n"]
 
 
+def test_marks_by_hand_stand_before_what_follows(tmp_path):
+    with traced(python(TALKER, tmp_path), tmp_path) as process:
+        for call in range(2):
+            process.stdin.write(b"line\n")
+            process.stdout.readline()
+            process.mark(Invoked(call))
+    process.check()
+    assert process.operations == [
+        CreateFile(0, "log", 1),
+        *(Write(1, 0, b"line\n"), SyncFile(1), Invoked(0)),
+        *(Write(1, 5, b"line\n"), SyncFile(1), Invoked(1)),
+    ]
+
+
+def test_many_at_once_do_not_disturb_each_other(tmp_path):
+    """Each has a helper of its own; the threads of this process do not matter."""
+
+    def one(number: int) -> bytes:
+        root = tmp_path / str(number)
+        root.mkdir()
+        process = run(python(FAMILY, root), root, cwd=root)
+        assert len(process.operations) == 15
+        return process.output
+
+    with ThreadPoolExecutor(6) as pool:
+        assert list(pool.map(one, range(6))) == [b""] * 6
+
+
 # --- killed -------------------------------------------------------------------------------------
 
 LEAVES_OTHERS = """
@@ -337,8 +367,8 @@ for number in range(3):
 """
     process = run(python(code, tmp_path), tmp_path)
 
-    def marks(child: int, line: bytes) -> Acknowledged | None:
-        return Acknowledged(int(line.split()[1])) if line[:1] == b"a" and b" " in line else None
+    def marks(child: int, line: bytes) -> list[Acknowledged]:
+        return [Acknowledged(int(line.split()[1]))] if b"acknowledged " in line else []
 
     expected: list[Operation] = [CreateFile(0, "log", 1)]
     for number in range(3):

@@ -173,6 +173,13 @@ class Helper:
         self._tracer.kill(request["number"], "killed by the harness")
         return ("killed",)
 
+    def do_mark(self, request: dict[str, Any], descriptors: list[int]) -> tuple[Any, ...]:
+        """Puts an entry into the log, after all that has taken effect."""
+        assert self._tracer.book is not None
+        self._look_at_maps()
+        self._tracer.book.entries.append(request["entry"])
+        return ("marked",)
+
     def do_entries(self, request: dict[str, Any], descriptors: list[int]) -> tuple[Any, ...]:
         """The log from an index on, the problems, and the strikes that hit."""
         tracer = self._tracer

@@ -9,8 +9,10 @@ from typing import Any, Final
 
 from torntail.crash.disk import Disk, DiskImage
 from torntail.crash.oplog import (
+    Acknowledged,
     CreateFile,
     Exchange,
+    Invoked,
     Link,
     MakeDirectory,
     Operation,
@@ -25,15 +27,25 @@ from torntail.crash.oplog import (
 )
 from torntail.record.replay import first_difference, replayed
 from torntail.record.traced.values import Entry, FailedSync, Output
-from torntail.record.tree import read_file, read_tree
+from torntail.record.tree import read_file
 
-__all__ = ["LineMarks", "beginning", "entries_of", "marked", "operations_in", "without_shared"]
+__all__ = [
+    "LineMarks",
+    "Mark",
+    "beginning",
+    "entries_of",
+    "marked",
+    "operations_in",
+    "without_shared",
+]
 
 _KINDS: Final[dict[str, Callable[..., Operation]]] = {
     kind.__struct_config__.tag: kind  # type: ignore[misc]
     for kind in (
+        Acknowledged,
         CreateFile,
         Exchange,
+        Invoked,
         Link,
         MakeDirectory,
         RemoveDirectory,
@@ -47,8 +59,10 @@ _KINDS: Final[dict[str, Callable[..., Operation]]] = {
     )
 }
 
-LineMarks = Callable[[int, bytes], Operation | None]
-"""Given the number of a command and a line it has written, the mark that stands for it, if any."""
+Mark = Invoked | Acknowledged
+
+LineMarks = Callable[[int, bytes], Iterable[Mark]]
+"""Given the number of a command and a line it has written, the marks that stand for it."""
 
 
 def beginning(disk: Disk) -> tuple[list[tuple[int, str, int, bool]], int]:
@@ -140,9 +154,7 @@ def marked(entries: Iterable[Entry], marks: LineMarks) -> list[Operation]:
         if isinstance(entry, Output):
             *lines, begun[entry.child] = (begun.get(entry.child, b"") + entry.data).split(b"\n")
             for line in lines:
-                mark = marks(entry.child, line)
-                if mark is not None:
-                    operations.append(mark)
+                operations += marks(entry.child, line)
         else:
             operations += operations_in([entry])
     return operations
@@ -155,8 +167,3 @@ def without_shared(image: DiskImage) -> DiskImage:
         return image
     files = {path: b"" if path in ignored else data for path, data in image.files.items()}
     return replace(image, files=files)
-
-
-def real_tree(root: str) -> DiskImage:
-    """What stands below a root; raises as `read_tree`."""
-    return without_shared(read_tree(root))

@@ -32,11 +32,11 @@ from torntail.record.replay import replayed
 from torntail.record.traced.client import Client, HelperGone
 from torntail.record.traced.log import (
     LineMarks,
+    Mark,
     beginning,
     entries_of,
     marked,
     operations_in,
-    real_tree,
     without_shared,
 )
 from torntail.record.traced.values import (
@@ -80,6 +80,11 @@ class Recording:
         if new:
             self._client.ask("arm", strikes=[fields_of(strike) for strike in new])
             self._strikes += new
+
+    def mark(self, mark: Mark) -> None:
+        """Puts a call's mark into the log, after all that has taken effect."""
+        tag = mark.__struct_config__.tag
+        self._client.ask("mark", entry=(tag, mark.call))
 
     def refresh(self) -> None:
         """Fetches what has been recorded since."""
@@ -129,7 +134,7 @@ class Recording:
         for kind, path, reason in sorted(self._problems, key=lambda one: one[0] == "unseen"):
             raise (UnseenWrite if kind == "unseen" else Unmodelled)(path, reason)
         try:
-            found = real_tree(self.root)
+            found = without_shared(read_tree(self.root))
         except ForeignEntry as error:
             raise Unmodelled(error.path, "is neither a regular file nor a directory") from error
         except FileNotFoundError as error:
@@ -330,6 +335,10 @@ class TracedProcess:
     def arm(self, *strikes: Strike) -> None:
         """Has strikes count calls from now on."""
         self.recording.arm(strikes)
+
+    def mark(self, mark: Mark) -> None:
+        """Puts a call's mark into the log: `Invoked`, say, before its request is sent."""
+        self.recording.mark(mark)
 
     # --- what was recorded ----------------------------------------------------------------------
 
