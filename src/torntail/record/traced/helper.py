@@ -32,6 +32,7 @@ else:
 __all__ = ["Helper", "main"]
 
 _SIGNALS: Final = frozenset({signal.SIGCHLD, signal.SIGIO})
+_CHILD_ONLY: Final = frozenset({signal.SIGCHLD})
 _REQUESTS_ONLY: Final = frozenset({signal.SIGIO})
 _DESCRIPTORS: Final = 3
 _LONGEST_WAIT_SECONDS: Final = 1.0
@@ -184,9 +185,10 @@ class Helper:
         """The log from an index on, the problems, and the strikes that hit."""
         tracer = self._tracer
         # Whoever has read an output must find the whole of it in the log, and no more.
-        until = time.monotonic() + _OUTPUT_SECONDS
-        while tracer.speaking and (tracer.step() or time.monotonic() < until):
-            pass
+        # One that its pipe does not take is not waited for.
+        while tracer.speaking:
+            if not tracer.step() and signal.sigtimedwait(_CHILD_ONLY, _OUTPUT_SECONDS) is None:
+                break
         self._look_at_maps()
         book = tracer.book
         if book is None:

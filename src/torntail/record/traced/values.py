@@ -54,7 +54,8 @@ class TracingUnavailable(Exception):
 class Output(msgspec.Struct, frozen=True):
     """Bytes that a child wrote to its standard output, where the writing began.
 
-    `child` is the number of the command, from 0, among those traced together.
+    `child` is the number of the command, from 0, among those traced together. Of a command that
+    was killed while it wrote, all that it meant to write: only its reader knows how much came.
     """
 
     data: bytes
