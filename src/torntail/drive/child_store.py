@@ -104,10 +104,7 @@ def _kill(processes: list[DriverProcess]) -> None:
 
 
 class ChildStore:
-    """A store over `root`, in the process of a driver; `opened` says how opening it went.
-
-    With `open_now` false nothing is sent until `requests` are made by hand (`ask_all`).
-    """
+    """A store over `root`, in the process of a driver; `opened` says how opening it went."""
 
     def __init__(self, driver: Driver, root: Path, *, timeout: float = 30.0) -> None:
         self._driver = driver
@@ -126,9 +123,9 @@ class ChildStore:
             self.opened = self._call("open", root=self._root)
 
     @property
-    def object(self) -> None:
-        """There is no Python object behind it."""
-        return None
+    def object(self) -> ChildStore:
+        """What has the calls of the store."""
+        return self
 
     # --- calls ----------------------------------------------------------------------------------
 
@@ -250,7 +247,7 @@ def _without(root: str, text: str) -> str:
 
 class _Session(msgspec.Struct, frozen=True):
     events: list[msgspec.Raw]
-    header: msgspec.Raw | None = None
+    header: msgspec.Raw = msgspec.Raw(b"null")
     repair: WireRepair | None = None
 
 
@@ -264,7 +261,7 @@ def _session(text: bytes) -> CallOutcome:
     if events is None or len(events) != len(result.events):
         events = [_event(index, bytes(raw)) for index, raw in enumerate(result.events)]
     header = None
-    if result.header is not None and bytes(result.header) != b"null":
+    if bytes(result.header) != b"null":
         try:
             header = parse_header(bytes(result.header))
         except MalformedRecord as error:
