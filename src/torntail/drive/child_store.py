@@ -8,10 +8,10 @@ breaks the protocol the process is ended, and the others with it.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 
@@ -36,7 +36,10 @@ from torntail.session import (
 )
 from torntail.session.codec import parse_block, parse_json
 
-__all__ = ["ChildStore", "Driver", "understand"]
+__all__ = ["ChildStore", "Driver", "StoreCall", "ask_store", "outcomes_of", "understand"]
+
+StoreCall = tuple[str, dict[str, Any]]
+"""A call by its name, and the fields of its request but for the store."""
 
 _CACHED_LOADS: Final = 512
 _CACHED_BYTES: Final = 1 << 16
@@ -58,8 +61,8 @@ class Driver:
     ) -> None:
         self.command = tuple(command)
         self._seconds = seconds
-        self._environment = environment
-        self._directory = directory
+        self.environment = environment
+        self.directory = directory
         self._process: DriverProcess | None = None
         self._stores = 0
         self.started = 0
@@ -73,8 +76,8 @@ class Driver:
             self._process = DriverProcess(
                 self.command,
                 seconds=self._seconds,
-                environment=self._environment,
-                directory=self._directory,
+                environment=self.environment,
+                directory=self.directory,
             )
             self._holder.append(self._process)
             self.started += 1
@@ -111,7 +114,7 @@ class ChildStore:
         self._timeout = timeout
         self._root = str(root)
         self._number = driver.next_store()
-        self._batch: list[tuple[tuple[str, dict[str, Any]], str]] | None = None
+        self._batch: list[StoreCall] | None = None
         self._closed = False
         self.hung = False
         try:
@@ -159,7 +162,7 @@ class ChildStore:
     def together(self, calls: Sequence[Callable[[], CallOutcome]]) -> tuple[CallOutcome, ...]:
         """Sends the requests of several calls at once; each call makes at most one."""
         outcomes: list[CallOutcome | None] = []
-        batch: list[tuple[tuple[str, dict[str, Any]], str]] = []
+        batch: list[StoreCall] = []
         self._batch = batch
         try:
             for call in calls:
@@ -185,28 +188,60 @@ class ChildStore:
     # --- asking ---------------------------------------------------------------------------------
 
     def _call(self, call: str, **fields: Any) -> CallOutcome:
-        request = (call, {"store": self._number, **fields})
+        request = call, {"store": self._number, **fields}
         if self._batch is not None:
-            self._batch.append((request, call))
+            self._batch.append(request)
             return Returned()
-        return self._ask([(request, call)])[0]
+        return self._ask([request])[0]
 
-    def _ask(self, requests: Sequence[tuple[tuple[str, dict[str, Any]], str]]) -> list[CallOutcome]:
-        outcomes: list[CallOutcome] = []
+    def _ask(self, requests: Sequence[StoreCall]) -> list[CallOutcome]:
         if self._process is None:
             return [self.opened] * len(requests)
-        try:
-            replies = self._process.ask_all([one for one, _ in requests], self._timeout)
-            for (_, call), reply in zip(requests, replies, strict=True):
-                outcomes.append(understand(call, reply, self._root))
-        except NotCarried:
-            raise
-        except Broken as error:
-            self.hung = self.hung or isinstance(error.outcome, Hung)
-            outcomes.append(error.outcome)
-            left = len(requests) - len(outcomes)
-            outcomes += [error.outcome if self.hung else gone(error.outcome)] * left
+        outcomes = outcomes_of(self._process, requests, self._root, self._timeout)
+        self.hung = self.hung or any(isinstance(one, Hung) for one in outcomes)
         return outcomes
+
+
+def outcomes_of(
+    process: Asked, requests: Sequence[StoreCall], root: str, seconds: float
+) -> list[CallOutcome]:
+    """What requests come to that are sent all at once."""
+    outcomes: list[CallOutcome] = []
+    try:
+        for (call, _), reply in zip(requests, process.ask_all(requests, seconds), strict=True):
+            outcomes.append(understand(call, reply, root))
+    except Broken as error:
+        outcomes.append(error.outcome)
+        further = error.outcome if isinstance(error.outcome, Hung) else gone(error.outcome)
+        outcomes += [further] * (len(requests) - len(outcomes))
+    return outcomes
+
+
+class Asked(Protocol):
+    """What answers requests: a process, or a conversation with one."""
+
+    def ask_all(self, requests: Sequence[StoreCall], seconds: float) -> Iterator[Reply]:
+        """Sends requests at once and gives their answers in order; raises `Broken`."""
+        ...
+
+
+def ask_store(
+    driver: Driver, root: str, calls: Sequence[StoreCall], seconds: float
+) -> list[CallOutcome]:
+    """Opens a store, makes calls and closes it, all sent at once; what each call came to.
+
+    Where the store cannot be opened, that is what all of them came to.
+    """
+    try:
+        process = driver.process()
+    except DriverError as error:
+        return [Refused("exit", "DriverError", str(error))] * len(calls)
+    store = {"store": driver.next_store()}
+    requests: list[StoreCall] = [("open", {**store, "root": root})]
+    requests += [(call, {**store, **fields}) for call, fields in calls]
+    requests.append(("close", store))
+    opened, *outcomes, _ = outcomes_of(process, requests, root, seconds)
+    return outcomes if isinstance(opened, Returned) else [opened] * len(calls)
 
 
 # --- answers --------------------------------------------------------------------------------------

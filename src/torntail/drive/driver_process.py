@@ -48,7 +48,10 @@ __all__ = [
     "DriverProcess",
     "Ended",
     "Reply",
+    "answer_id",
+    "gone",
     "greeting",
+    "told",
 ]
 
 BreakOutcome = Hung | Refused | StrangeResult
@@ -174,6 +177,14 @@ def _answer_of(line: bytes) -> tuple[int, Reply]:
     if isinstance(answer.result, msgspec.Raw):
         return answer.id, Reply(bytes(answer.result))
     return answer.id, Reply(error=_error_of(parse_json(bytes(answer.error or b""))))
+
+
+def answer_id(line: bytes) -> int | None:
+    """Which request a line answers, if it is an answer."""
+    try:
+        return _answer_of(line)[0]
+    except (ValueError, RecursionError):
+        return None
 
 
 def _strict_answer(line: bytes) -> tuple[int, Reply]:
