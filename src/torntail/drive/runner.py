@@ -135,7 +135,7 @@ class Runner:
         changed = tuple(
             name
             for name in sorted(before.keys() | after.keys())
-            if (name in self._data_files or name.startswith("..") or opaque)
+            if (name in self._data_files or name.startswith("../") or opaque)
             and (before.get(name) or _NOTHING)[:2] != (after.get(name) or _NOTHING)[:2]
         )
         marks: dict[str, int] = {}
