@@ -80,7 +80,8 @@ static long read_log(int file, char **content, size_t *good) {
 static void load(long id, int file) {
     char *content = NULL;
     size_t good = 0;
-    if (read_log(file, &content, &good) < 0 || (good < (size_t)lseek(file, 0, SEEK_END) && (ftruncate(file, good) || fsync(file)))) {
+    int wrong = read_log(file, &content, &good) < 0, torn = good < (size_t)lseek(file, 0, SEEK_END);
+    if (wrong || (torn && (ftruncate(file, good) || fsync(file)))) {
         fail(id, "storage", "the log: %s", strerror(errno));
     } else {
         printf("{\"id\":%ld,\"result\":{\"header\":null,\"events\":[", id);
@@ -100,9 +101,10 @@ static void append(long id, Store *store, const char *path, int file, const char
     for (const char *p = events + 1; *p == '{'; next++) {
         int deepest = 0;
         Text event = {p, skip(p, &deepest) - p}, type = member(p, "type"), seq = member(p, "seq");
+        int timed = number(member(p, "time"));
         p += event.length + (p[event.length] == ',');
         snprintf(expected, sizeof expected, "%ld", next);
-        if (next >= 0 && deepest <= 200 && !is(type, "\"\"") && number(member(p, "time")) && is(seq, expected)) {
+        if (next >= 0 && deepest <= 200 && !is(type, "\"\"") && timed && is(seq, expected)) {
             fprintf(lines, "%016llx %.*s\n", checksum(event), (int)event.length, event.at);
             continue;
         }
@@ -125,8 +127,7 @@ static void append(long id, Store *store, const char *path, int file, const char
     else done(id);
     if (wrong) store->dead = ftruncate(file, good) || fsync(file) || synced; /* No later fsync makes it good. */
 end:
-    if (file >= 0) close(file);
-    fclose(lines), free(batch), free(content);
+    close(file), fclose(lines), free(batch), free(content);
 }
 int main(void) {
     char *line = NULL, path[5000];
