@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import shlex
 import sys
+from typing import NoReturn
 
 import click
 
@@ -70,7 +71,7 @@ def schema_command() -> None:
     click.echo(json.dumps(json_schema(), indent=2))
 
 
-def _fail(text: str) -> None:
+def _fail(text: str) -> NoReturn:
     shown = text.encode("utf-8", "backslashreplace").decode("utf-8")
     click.echo(f"torntail: {shown}", err=True)
     sys.exit(2)

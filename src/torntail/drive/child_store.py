@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from torntail.drive.driver_process import Broken, DriverError, DriverProcess, Reply, gone
-from torntail.drive.protocol import ERROR_KINDS, HelloResult, NotCarried, WireRepair
+from torntail.drive.protocol import ERROR_KINDS, HelloResult, WireRepair
 from torntail.drive.python_store import CallOutcome
 from torntail.judge.history import (
     Hung,
@@ -40,6 +40,10 @@ __all__ = ["ChildStore", "Driver", "StoreCall", "ask_store", "outcomes_of", "und
 
 StoreCall = tuple[str, dict[str, Any]]
 """A call by its name, and the fields of its request but for the store."""
+
+# Where a method is called `list`, no annotation can be.
+_Calls = list[StoreCall]
+_Some = list[CallOutcome | None]
 
 _CACHED_LOADS: Final = 512
 _CACHED_BYTES: Final = 1 << 16
@@ -66,8 +70,8 @@ class Driver:
         self._process: DriverProcess | None = None
         self._stores = 0
         self.started = 0
-        weakref.finalize(self, _kill, holder := [])
-        self._holder: list[DriverProcess] = holder
+        self._holder: list[DriverProcess] = []
+        weakref.finalize(self, _kill, self._holder)
 
     def process(self) -> DriverProcess:
         """A process that may be asked."""
@@ -114,13 +118,13 @@ class ChildStore:
         self._timeout = timeout
         self._root = str(root)
         self._number = driver.next_store()
-        self._batch: list[StoreCall] | None = None
+        self._batch: _Calls | None = None
         self._closed = False
         self.hung = False
+        self._process: DriverProcess | None = None
         try:
             self._process = driver.process()
         except DriverError as error:
-            self._process = None  # type: ignore[assignment]
             self.opened: CallOutcome = Refused("exit", "DriverError", str(error))
         else:
             self.opened = self._call("open", root=self._root)
@@ -161,8 +165,8 @@ class ChildStore:
 
     def together(self, calls: Sequence[Callable[[], CallOutcome]]) -> tuple[CallOutcome, ...]:
         """Sends the requests of several calls at once; each call makes at most one."""
-        outcomes: list[CallOutcome | None] = []
-        batch: list[StoreCall] = []
+        outcomes: _Some = []
+        batch: _Calls = []
         self._batch = batch
         try:
             for call in calls:
@@ -194,7 +198,7 @@ class ChildStore:
             return Returned()
         return self._ask([request])[0]
 
-    def _ask(self, requests: Sequence[StoreCall]) -> list[CallOutcome]:
+    def _ask(self, requests: Sequence[StoreCall]) -> Sequence[CallOutcome]:
         if self._process is None:
             return [self.opened] * len(requests)
         outcomes = outcomes_of(self._process, requests, self._root, self._timeout)
@@ -318,14 +322,7 @@ def _event(index: int, text: bytes) -> SessionEvent:
 def _facts(repair: WireRepair | None) -> RepairFacts | None:
     if repair is None:
         return None
-    return RepairFacts(
-        torn_from_line=repair.tornFromLine,
-        torn_from_byte=repair.tornFromByte,
-        torn_bytes=repair.tornBytes,
-        copy_kept=repair.copyKept,
-        newline_added=repair.newlineAdded,
-        durable=repair.durable,
-    )
+    return RepairFacts(**msgspec.structs.asdict(repair))
 
 
 def _session_of(value: Any) -> CallOutcome:

@@ -24,7 +24,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, NoReturn, assert_never
 
 import msgspec
 
@@ -158,7 +158,7 @@ class Conversation:
         except (ValueError, RecursionError) as error:
             self._breaks(StrangeResult(f"a line that is no answer: {_shown(line)} ({error})"))
 
-    def _breaks(self, outcome: BreakOutcome) -> Any:
+    def _breaks(self, outcome: BreakOutcome) -> NoReturn:
         self.broken = outcome
         raise Broken(outcome) from None
 
@@ -227,6 +227,8 @@ def gone(outcome: BreakOutcome) -> Refused:
             why = f"wrote {reason}"
         case Refused(text=text):
             return _ended(text)
+        case _:
+            assert_never(outcome)
     return _ended(f"the driver was ended: it {why}")
 
 
@@ -302,17 +304,24 @@ class DriverProcess:
             cwd=directory,
             start_new_session=True,
         )
-        assert self._keeper.stdin and self._keeper.stdout and self._keeper.stderr
-        files = (self._keeper.stdin, self._keeper.stdout, self._keeper.stderr)
-        self._pipes = tuple(file.fileno() for file in files)
+        assert self._keeper.stdin is not None
+        assert self._keeper.stdout is not None
+        assert self._keeper.stderr is not None
+        self._pipes = (
+            self._keeper.stdin.fileno(),
+            self._keeper.stdout.fileno(),
+            self._keeper.stderr.fileno(),
+        )
 
     def _greet(self, seconds: float) -> HelloResult:
         try:
             return greeting(self.conversation, seconds)
         except Broken as error:
+            ended = isinstance(error.outcome, Refused)
+            words = "" if ended else self.last_words()
+            why = told(self._end_for(error.outcome))
             raise DriverError(
-                f"{shlex.join(self.command)} does not answer hello: "
-                f"{told(error.outcome)}{self.last_words()}"
+                f"{shlex.join(self.command)} does not answer hello: {why}{words}"
             ) from None
 
     # --- asking ---------------------------------------------------------------------------------
@@ -438,10 +447,6 @@ class DriverProcess:
 
 def told(outcome: BreakOutcome) -> str:
     """An outcome in a few words."""
-    match outcome:
-        case Hung(seconds):
-            return f"no answer within {seconds:g} s"
-        case StrangeResult(reason):
-            return reason
-        case Refused(text=text):
-            return text
+    if isinstance(outcome, Hung):
+        return f"no answer within {outcome.seconds:g} s"
+    return outcome.reason if isinstance(outcome, StrangeResult) else outcome.text

@@ -48,11 +48,11 @@ def main() -> None:
     _say(line, {"pid": child})
     status: int | None = None
     while status is None:
-        ready = select.select([line, heard], [], [])[0]
+        ready = select.select([line.fileno(), heard], [], [])[0]
         if heard in ready:
             os.read(heard, 4096)
         status = _reap(child)
-        if line in ready:
+        if line.fileno() in ready:
             break
     left = len(_descendants()) if status is not None else 0
     own = _kill_all(child, status is not None)

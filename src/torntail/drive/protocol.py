@@ -79,27 +79,27 @@ _Id = Annotated[int, msgspec.Meta(ge=0)]
 # --- what both sides say --------------------------------------------------------------------------
 
 
-class WireEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class WireEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
     """An event. Further keys are part of it and are kept verbatim, in every store that can."""
 
     type: Annotated[str, msgspec.Meta(min_length=1)]
     seq: Annotated[int, msgspec.Meta(ge=0)]
     time: int | float
     data: Any
-    surfaceOp: Any = None
-    sourceEventSeqs: Any = None
+    surface_op: Any = None
+    source_event_seqs: Any = None
 
 
-class WireHeader(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class WireHeader(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
     """The header of a session. Further keys are part of it."""
 
     type: Literal["session"]
     version: int
     id: str
-    createdAt: int | float
+    created_at: int | float
     cwd: str | None = None
-    parentSession: str | None = None
-    seedLength: int | None = None
+    parent_session: str | None = None
+    seed_length: int | None = None
 
 
 class WireError(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -115,14 +115,14 @@ class WireError(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     facts: dict[str, Any] = {}
 
 
-class WireRepair(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class WireRepair(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
     """What a load mended: the torn tail it dropped, and whether the repair is in storage."""
 
-    tornFromLine: int | None = None
-    tornFromByte: int | None = None
-    tornBytes: int = 0
-    copyKept: bool = False
-    newlineAdded: bool = False
+    torn_from_line: int | None = None
+    torn_from_byte: int | None = None
+    torn_bytes: int = 0
+    copy_kept: bool = False
+    newline_added: bool = False
     durable: bool = True
 
 

@@ -38,7 +38,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Serves the store named by the only argument until the input ends."""
     names = sys.argv[1:] if arguments is None else arguments
     if len(names) != 1 or names[0].startswith("-"):
-        print("usage: python -m torntail.drive.serve TARGET", file=sys.stderr)
+        sys.stderr.write("usage: python -m torntail.drive.serve TARGET\n")
         return 2
     answers = os.fdopen(os.dup(1), "wb", buffering=0)
     # What the store prints is not to be taken for an answer.
@@ -46,7 +46,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         server = Server(target_of(names[0]))
     except TargetError as error:
-        print(error, file=sys.stderr)
+        sys.stderr.write(f"{error}\n")
         return 2
     server.serve(sys.stdin.buffer, answers)
     return 0
@@ -169,13 +169,13 @@ def _returned(outcome: CallOutcome) -> Returned:
 def _event(record: dict[str, Any]) -> SessionEvent:
     """An event as it was sent, right or wrong: to refuse it is for the store."""
     rest = dict(record)
-    named = {
+    named: dict[str, Any] = {
         name: rest.pop(key)
         for key, name in (("surfaceOp", "surface_op"), ("sourceEventSeqs", "source_event_seqs"))
         if rest.get(key) is not None
     }
-    first = [rest.pop(key) for key in ("type", "seq", "time", "data")]
-    return SessionEvent(*first, **named, extra=rest or None)
+    type_, seq, time, data = (rest.pop(key) for key in ("type", "seq", "time", "data"))
+    return SessionEvent(type_, seq, time, data, **named, extra=rest or None)
 
 
 def _header(record: dict[str, Any]) -> SessionHeader:

@@ -136,9 +136,7 @@ def _built_in(
     return Target(name, factory, capabilities or claims)
 
 
-def _command(
-    name: str, capabilities: Capabilities | None, durability: Durability | None
-) -> Target:
+def _command(name: str, capabilities: Capabilities | None, durability: Durability | None) -> Target:
     try:
         command = shlex.split(name.removeprefix(EXEC))
     except ValueError as error:

@@ -73,7 +73,8 @@ class TracedDriver:
         if self._process is None or self._conversation is None or self._conversation.broken:
             self.close()
             self._start(root)
-        assert self._process is not None and self._conversation is not None
+        assert self._process is not None
+        assert self._conversation is not None
         return Take(self, self._process, self._conversation, root, disk)
 
     def next_store(self) -> int:
