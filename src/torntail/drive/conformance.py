@@ -30,6 +30,7 @@ __all__ = ["CheckResult", "NoDriver", "check_driver"]
 
 _LONG_BYTES: Final = 3_000_000
 _END_SECONDS: Final = 5.0
+_QUIET_SECONDS: Final = 0.3
 
 
 class NoDriver(Exception):
@@ -166,9 +167,15 @@ class _Checker:
             raise _Breach(told(error.outcome) + self._last_words()) from None
 
     def _is_quiet(self) -> None:
-        process = self._running()
-        extra = process.conversation.lines.waiting()
+        lines = self._running().conversation.lines
+        try:
+            extra = lines.line(_QUIET_SECONDS)
+        except LinesSilent:
+            extra = lines.waiting()
+        except LinesEnded:
+            raise _Breach("its output ended") from None
         if extra:
+            self.stop()
             raise _Breach(f"it wrote {extra[:80]!r}, which nobody asked for")
 
     def _answers_calls(self) -> None:

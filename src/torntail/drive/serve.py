@@ -25,7 +25,6 @@ from torntail.judge.history import (
     ListedSession,
     LoadedSession,
     Refused,
-    RepairFacts,
     Returned,
     StrangeResult,
 )
@@ -213,7 +212,7 @@ def _text(encode: Any, value: Any) -> bytes:
 
 
 def _repair(session: LoadedSession) -> bytes:
-    if session.repair is None or session.repair == RepairFacts():
+    if session.repair is None:
         return b""
     names = {
         "tornFromLine": session.repair.torn_from_line,
