@@ -14,9 +14,10 @@ from typing import Any, NoReturn
 import click
 
 from torntail import __version__
+from torntail.cli_driver import driver_command
 from torntail.cli_files import inspect_command, repair_command
 from torntail.drive.onlooker import HarnessError
-from torntail.drive.target import TargetError, target_of
+from torntail.drive.target import EXEC, TargetError, target_of
 from torntail.explore.campaign import certify
 from torntail.explore.plans import UnknownPlanError
 from torntail.judge.clauses import GROUPS, UnknownClauseError, clause, clauses_in_group
@@ -83,10 +84,17 @@ def main(traceback: bool) -> None:
     "  torntail certify jsonl --level power --json certificate.json\n"
     "  torntail certify jsonl --durability process --level power   (shows what fsync is for)\n"
     "  torntail certify jsonl --device-faults\n"
+    "  torntail certify --exec 'node drivers/node/example.mjs' --level power\n"
     "  torntail certify mypackage.store:open_store --accept 'DM-2=no copies yet, see #12'\n"
     "\b\nExit codes: 0 pass, 1 violated, 2 usage, 3 unknown, 4 broken baseline, 70 internal error.",
 )
-@click.argument("target", metavar="TARGET")
+@click.argument("target", metavar="TARGET", required=False)
+@click.option(
+    "--exec",
+    "command",
+    metavar="COMMAND",
+    help="In the place of TARGET: a driver, the store in a process of any language.",
+)
 @click.option(
     "--level",
     type=click.Choice(["none", "process", "power"]),
@@ -148,7 +156,8 @@ def main(traceback: bool) -> None:
     help="Also load disks left by a broken or lying device; counted apart from the verdict.",
 )
 def certify_command(
-    target: str,
+    target: str | None,
+    command: str | None,
     level: Any,
     durability: Any,
     seed: int,
@@ -173,7 +182,7 @@ def certify_command(
     if json_path is not None and not to_stdout and not json_path.absolute().parent.is_dir():
         _fail(f"--json {json_path}: there is no directory {json_path.absolute().parent}")
     try:
-        resolved = target_of(target, durability=durability)
+        resolved = target_of(target_name(target, command), durability=durability)
         with LiveProgress() as progress:
             certificate = certify(
                 resolved,
@@ -203,6 +212,13 @@ def certify_command(
             _fail(f"--json {json_path}: {error.strerror}")
     print_certificate(certificate, progress.seconds, stderr=to_stdout)
     sys.exit(certificate.exit_code)
+
+
+def target_name(target: str | None, command: str | None) -> str:
+    """The name of the target that an argument or `--exec` stands for."""
+    if (target is None) == (command is None):
+        _fail("name either TARGET or --exec COMMAND")
+    return target if target is not None else f"{EXEC}{command}"
 
 
 def _selectors(only: tuple[str, ...]) -> list[str]:
@@ -281,5 +297,6 @@ def explain_command(clause_id: str) -> None:
         click.echo(f"  - {' or '.join(obligation.any_of)}{condition}")
 
 
+main.add_command(driver_command)
 main.add_command(inspect_command)
 main.add_command(repair_command)

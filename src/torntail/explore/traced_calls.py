@@ -44,7 +44,11 @@ class TracedCalls(CrashCalls):
         assert target.driver is not None
         self._driver = target.driver
         self._traced = TracedDriver.of(target.driver)
-        self._traced.seconds = self._timeout = timeout
+        self.timeout = timeout
+
+    def close(self) -> None:
+        """Ends the traced process; it is started anew when there is more to record."""
+        self._traced.close()
 
     # --- recording ------------------------------------------------------------------------------
 
@@ -55,7 +59,8 @@ class TracedCalls(CrashCalls):
         """
         self.began()
         self._touched = True
-        take = self._traced.take(self.slot.path, disk)
+        self._traced.seconds = self.timeout
+        take = self._traced.take(self.slot.path, disk, len(calls))
         history: list[Observation] = []
         unanswered: list[Operation] = []
         for index, call in enumerate(calls):
@@ -138,7 +143,7 @@ class TracedCalls(CrashCalls):
 
     def _ask(self, calls: Sequence[StoreCall]) -> list[CallOutcome]:
         self._touched = True
-        outcomes = ask_store(self._driver, self.slot.path, calls, self._timeout)
+        outcomes = ask_store(self._driver, self.slot.path, calls, self.timeout)
         if any(isinstance(one, Hung) for one in outcomes):
-            self._timeout = self._traced.seconds = min(self._timeout, _IMPATIENT_SECONDS)
+            self.timeout = min(self.timeout, _IMPATIENT_SECONDS)
         return outcomes

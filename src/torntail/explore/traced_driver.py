@@ -1,8 +1,8 @@
 """A driver under the tracer: the calls of a history, recorded with what they did to files.
 
-One process records many histories, of one directory after the other. A call is invoked where its
-request is about to be sent, and acknowledged where the writing of its answer began. Does not decide
-which calls are made (`traced_calls`).
+One process records many histories, of one directory after the other. A call is acknowledged where
+the writing of its answer began, and the next is invoked there, too: it is asked for at once. Does
+not decide which calls are made (`traced_calls`).
 """
 
 from __future__ import annotations
@@ -68,14 +68,14 @@ class TracedDriver:
             weakref.finalize(driver, traced.close)
         return traced
 
-    def take(self, root: str, disk: Disk | None) -> Take:
-        """Begins to record what the driver does below `root`; raises `CannotTrace`."""
+    def take(self, root: str, disk: Disk | None, calls: int) -> Take:
+        """Begins to record what so many calls do below `root`; raises `CannotTrace`."""
         if self._process is None or self._conversation is None or self._conversation.broken:
             self.close()
             self._start(root)
         assert self._process is not None
         assert self._conversation is not None
-        return Take(self, self._process, self._conversation, root, disk)
+        return Take(self, self._process, self._conversation, root, disk, calls)
 
     def next_store(self) -> int:
         """A number that no store has had yet."""
@@ -135,7 +135,9 @@ class Take:
         conversation: Conversation,
         root: str,
         disk: Disk | None,
+        calls: int,
     ) -> None:
+        self._calls = calls
         self._driver = driver
         self._process = process
         self._conversation = conversation
@@ -156,8 +158,8 @@ class Take:
         return gone(self._conversation.broken)
 
     def invoke(self, call: int) -> None:
-        """Marks that a call is about to be made."""
-        if not self.broken:
+        """Marks that a call is about to be made, unless the answer before is that mark."""
+        if not self.broken and call - 1 not in self._answers.values():
             self.recording.mark(Invoked(call))
 
     def ask(self, call: int, requests: Sequence[StoreCall]) -> list[CallOutcome]:
@@ -202,4 +204,6 @@ class Take:
 
     def _marks(self, child: int, line: bytes) -> list[Mark]:
         call = self._answers.get(answer_id(line) or -1)
-        return [] if call is None else [Acknowledged(call)]
+        if call is None:
+            return []
+        return [Acknowledged(call), *([Invoked(call + 1)] if call + 1 < self._calls else [])]
