@@ -15,7 +15,8 @@ import pytest
 
 from tests.blackbox.support import gone
 from torntail.drive.child_store import ChildStore, Driver
-from torntail.drive.driver_process import DriverError, DriverProcess
+from torntail.drive.conversation import DriverError
+from torntail.drive.driver_process import DriverProcess
 from torntail.judge.history import Hung, LoadedSession, Refused, Returned, StrangeResult
 from torntail.session import SessionEvent
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -114,7 +115,7 @@ def test_what_json_has_no_words_for_is_not_sent(jsonl, tmp_path, value):
 def test_calls_together_are_sent_together_and_each_has_its_answer(jsonl, tmp_path):
     store = ChildStore(jsonl, tmp_path, timeout=SECONDS)
     store.create(header())
-    calls = [
+    calls: list[Callable[[], Any]] = [
         functools.partial(store.append, "s", [note(0)]),
         functools.partial(store.append, "s", [note(1)]),
         functools.partial(store.load, "nobody"),

@@ -13,7 +13,7 @@ import pytest
 
 from tests.docs import driver_schema
 from torntail.drive import protocol
-from torntail.drive.driver_process import answer_id
+from torntail.drive.conversation import answer_id
 from torntail.drive.protocol import ErrorKind, Request
 from torntail.judge.capabilities import Capabilities
 

@@ -1,7 +1,7 @@
 """Calling a store in a process of its own, by the driver protocol.
 
 Gives the same outcomes as `python_store`, and for what only a process can do those that
-`driver_process` names. Decides which results are understood. Many stores share a process; when one
+`conversation` names. Decides which results are understood. Many stores share a process; when one
 breaks the protocol the process is ended, and the others with it.
 """
 
@@ -15,7 +15,8 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from torntail.drive.driver_process import Broken, DriverError, DriverProcess, Reply, gone
+from torntail.drive.conversation import Broken, DriverError, Reply, gone
+from torntail.drive.driver_process import DriverProcess
 from torntail.drive.protocol import ERROR_KINDS, HelloResult, WireRepair
 from torntail.drive.python_store import CallOutcome
 from torntail.judge.history import (

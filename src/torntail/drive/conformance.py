@@ -12,15 +12,8 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from torntail.drive.child_store import StoreCall, understand
-from torntail.drive.driver_process import (
-    Broken,
-    DriverError,
-    DriverProcess,
-    Reply,
-    answer_id,
-    greeting,
-    told,
-)
+from torntail.drive.conversation import Broken, DriverError, Reply, answer_id, greeting, told
+from torntail.drive.driver_process import DriverProcess
 from torntail.drive.lines import LinesEnded, LinesSilent, LinesTooLong
 from torntail.drive.protocol import PROTOCOL, HelloResult, encode_request
 from torntail.judge.history import Refused, Returned, StrangeResult

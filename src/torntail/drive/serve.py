@@ -11,12 +11,12 @@ import json
 import os
 import sys
 from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import IO, Any
 
 import msgspec
 
-import torntail
 from torntail.drive.inline_store import InlineStore
 from torntail.drive.protocol import PROTOCOL, NotCarried, wire_text
 from torntail.drive.python_store import CallOutcome
@@ -89,7 +89,7 @@ class Server:
                     {
                         "protocol": PROTOCOL,
                         "name": self._target.name,
-                        "version": torntail.__version__,
+                        "version": _version(),
                         "capabilities": self._target.capabilities,
                         "dialect": "torntail",
                     },
@@ -127,6 +127,13 @@ class Server:
                 _returned(store.close())
                 return b"{}"
         raise _Refusal("other", f"there is no call {request['call']!r}")
+
+
+def _version() -> str:
+    try:
+        return version("torntail")
+    except PackageNotFoundError:
+        return "not installed"
 
 
 class _Refusal(Exception):

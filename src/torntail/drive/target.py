@@ -20,7 +20,7 @@ from typing import Any, Final, Literal, cast
 import msgspec
 
 from torntail.drive.child_store import ChildStore, Driver
-from torntail.drive.driver_process import DriverError
+from torntail.drive.conversation import DriverError
 from torntail.drive.exits import install
 from torntail.drive.inline_store import InlineStore
 from torntail.drive.python_store import KINDS, PythonStore

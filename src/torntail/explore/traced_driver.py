@@ -15,7 +15,7 @@ from typing import Final
 from torntail.crash.disk import Disk
 from torntail.crash.oplog import Acknowledged, Invoked, Operation
 from torntail.drive.child_store import Driver, StoreCall, outcomes_of
-from torntail.drive.driver_process import (
+from torntail.drive.conversation import (
     Broken,
     Conversation,
     DriverError,
