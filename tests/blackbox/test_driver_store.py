@@ -16,7 +16,7 @@ from torntail.drive.conformance import check_driver
 from torntail.drive.protocol import NotCarried
 from torntail.drive.python_store import PythonStore
 from torntail.drive.target import TargetError, target_of
-from torntail.judge.history import LoadedSession, Refused, Returned
+from torntail.judge.history import LoadedSession, Refused, RepairFacts, Returned
 from torntail.session import SessionEvent, SessionHeader
 
 DRIVERS = Path(__file__).parents[2] / "drivers"
@@ -146,7 +146,7 @@ def test_one_process_serves_many_roots(jsonl, tmp_path):
             ],
             SECONDS,
         )
-        expected = LoadedSession(header(), (note(0, root=root.name),), None)
+        expected = LoadedSession(header(), (note(0, root=root.name),), RepairFacts())
         assert given == [Returned(), Returned(), Returned(session=expected)]
     assert jsonl.started == started
 
