@@ -332,6 +332,19 @@ _decode_event: Final = msgspec.json.Decoder(SessionEvent).decode
 
 # --- the schema -----------------------------------------------------------------------------------
 
+
+def _settled(schema: Any) -> Any:
+    """A schema in which the members of sets stand in one order."""
+    if isinstance(schema, dict):
+        return {
+            key: sorted(value)
+            if key == "default" and isinstance(value, list | frozenset)
+            else _settled(value)
+            for key, value in schema.items()
+        }
+    return [_settled(member) for member in schema] if isinstance(schema, list) else schema
+
+
 _ROOTS: Final = (
     ("request", Request),
     ("hello result", HelloResult),
@@ -369,6 +382,6 @@ def json_schema() -> dict[str, Any]:
         "$defs": {
             "request": named["request"],
             "answer": {"anyOf": [result, refusal]},
-            **dict(sorted(components.items())),
+            **{name: _settled(schema) for name, schema in sorted(components.items())},
         },
     }
