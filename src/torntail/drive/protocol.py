@@ -334,15 +334,13 @@ _decode_event: Final = msgspec.json.Decoder(SessionEvent).decode
 
 
 def _settled(schema: Any) -> Any:
-    """A schema in which the members of sets stand in one order."""
+    """A schema in which names stand in one order, those of sets as well."""
     if isinstance(schema, dict):
-        return {
-            key: sorted(value)
-            if key == "default" and isinstance(value, list | frozenset)
-            else _settled(value)
-            for key, value in schema.items()
-        }
-    return [_settled(member) for member in schema] if isinstance(schema, list) else schema
+        return {key: _settled(value) for key, value in schema.items()}
+    if isinstance(schema, list | tuple | set | frozenset):
+        members = [_settled(member) for member in schema]
+        return sorted(members) if all(isinstance(one, str) for one in members) else members
+    return schema
 
 
 _ROOTS: Final = (
