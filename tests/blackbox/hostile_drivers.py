@@ -144,6 +144,9 @@ def main() -> None:
         elif request["call"] == "load":
             load(number)
         else:
+            if name == "writes_outside" and request["call"] == "append":
+                with open(os.environ["OUTSIDE"], "a") as file:
+                    file.write("kept where nobody looks")
             say(answer(number, {}))
     if name == "ignores_the_end":
         time.sleep(600)

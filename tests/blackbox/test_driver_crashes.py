@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,7 +19,7 @@ from torntail.explore.crash_calls import CrashCalls
 from torntail.explore.crash_run import Counts, CrashRun, Limits, Violation
 from torntail.explore.plans import crash_plans
 from torntail.explore.traced_calls import TracedCalls
-from torntail.explore.traced_driver import CannotTrace
+from torntail.explore.traced_driver import CannotTrace, WroteOutside
 from torntail.judge.capabilities import Capabilities
 from torntail.judge.history import Append, Create, Hung, Load, Refused
 from torntail.record.scratch import Scratch
@@ -143,6 +144,26 @@ def test_what_cannot_be_traced_says_why():
     target = Target("none", target_of("memory").factory, Capabilities(), driver)
     with calls_on(target) as calls, pytest.raises(CannotTrace, match="cannot be run"):
         calls.record([Load(session="s")], None)
+
+
+def test_a_driver_that_writes_outside_its_root_is_told_so_with_the_file(tmp_path):
+    hostile = Path(__file__).with_name("hostile_drivers.py")
+    outside = tmp_path / "outside"
+    command = [sys.executable, "-I", "-S", str(hostile), "writes_outside"]
+    driver = Driver(command, environment={**os.environ, "OUTSIDE": str(outside)})
+    claims = Capabilities(profile="log", creates="implicit", header=False)
+    target = Target("hostile", target_of("memory").factory, claims, driver)
+    call = Append(session="s", events=(SessionEvent("note", 0, 1, {}),))
+    with calls_on(target) as calls:
+        # A file that is made, and one that is there.
+        for _ in range(2):
+            calls.hold(EMPTY)
+            with pytest.raises(WroteOutside) as raised:
+                calls.record([call], None)
+            assert raised.value.path == str(outside)
+        # Only what was done in this recording counts.
+        calls.hold(EMPTY)
+        assert len(calls.record([Load(session="s")], None).history) == 1
 
 
 @needs("node")

@@ -32,7 +32,7 @@ from torntail.record.traced.log import Mark
 from torntail.record.traced.process import Recording, TracedProcess
 from torntail.record.traced.values import TracingUnavailable
 
-__all__ = ["CannotTrace", "Take", "TracedDriver"]
+__all__ = ["CannotTrace", "Take", "TracedDriver", "WroteOutside"]
 
 
 class CannotTrace(RecordingFailed):
@@ -43,6 +43,15 @@ class CannotTrace(RecordingFailed):
 
     def __str__(self) -> str:
         return self.reason
+
+
+class WroteOutside(RecordingFailed):
+    """The driver opened a file outside its root for writing: what it keeps there cannot crash with
+    the rest.
+    """
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path, "was opened for writing, outside the root")
 
 
 class TracedDriver:
@@ -193,11 +202,15 @@ class Take:
         return outcomes
 
     def finish(self) -> list[Operation]:
-        """The log, held against the directory; raises what `Recording.check` does."""
+        """The log, held against the directory; raises what `Recording.check` does, `WroteOutside`
+        besides.
+        """
         if self.broken:
             self._process.kill()
         operations = list(self.recording.log(self._marks).operations)
         self.recording.check()
+        if self.recording.outside is not None:
+            raise WroteOutside(self.recording.outside)
         if self.broken:
             self._driver.close()
         return operations

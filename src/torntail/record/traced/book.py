@@ -14,12 +14,15 @@ from torntail.record.traced.maps import Maps
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, Final
 
     Place = tuple[int, str]
     Key = tuple[int, int]
 
 __all__ = ["Book"]
+
+
+_NO_STORAGE: Final = (b"/dev/", b"/proc/", b"/sys/")
 
 
 class Book:
@@ -40,6 +43,7 @@ class Book:
         "maps",
         "names",
         "next_inode",
+        "outside",
         "problems",
         "root",
     )
@@ -48,6 +52,7 @@ class Book:
         self.root = root
         self.entries: list[tuple[Any, ...]] = []
         self.problems: list[tuple[str, str, str]] = []
+        self.outside: str | None = None
         self.names: dict[Place, int] = {}
         self.directories = {0}
         self.ignored: set[int] = set()
@@ -165,6 +170,13 @@ class Book:
         if inode in self._nameless:
             assert inode is not None
             self._forget(inode)
+
+    def strays(self, path: bytes) -> None:
+        """A file outside the recorded directory was opened for writing; the first is kept."""
+        if self.outside is None:
+            found = os.path.realpath(path)
+            if not found.startswith(_NO_STORAGE) and b"/__pycache__/" not in found:
+                self.outside = os.fsdecode(found)
 
     def problem(self, kind: str, place: Place, reason: str) -> None:
         """Notes what makes the recording worthless: `unseen` or `unmodelled`."""

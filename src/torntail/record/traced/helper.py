@@ -192,9 +192,9 @@ class Helper:
         self._look_at_maps()
         book = tracer.book
         if book is None:
-            return ("entries", [], [], [])
+            return ("entries", [], [], [], None)
         entries = book.entries[request["first"] :]
-        return ("entries", entries, book.problems, tracer.strikes.struck)
+        return ("entries", entries, book.problems, tracer.strikes.struck, book.outside)
 
     # --- the socket -----------------------------------------------------------------------------
 

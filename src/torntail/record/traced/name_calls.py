@@ -65,6 +65,8 @@ def _opening(book: Book, path: bytes, flags: int) -> Planned | None:
         status = os.stat(path)
     except FileNotFoundError:
         place = book.place(path) if flags & os.O_CREAT else None
+        if place is None and flags & os.O_CREAT and os.path.isdir(os.path.dirname(path)):
+            book.strays(path)
         if place is None or place[1] in (".", ".."):
             return None
         made = place
@@ -76,6 +78,8 @@ def _opening(book: Book, path: bytes, flags: int) -> Planned | None:
     except (OSError, ValueError):
         return None
     inode = book.inode_with(status)
+    if inode is None and flags & os.O_ACCMODE != os.O_RDONLY and stat.S_ISREG(status.st_mode):
+        book.strays(path)
     if inode is None or flags & _EXCLUSIVE == _EXCLUSIVE:
         return None
     if not flags & os.O_TRUNC or inode in book.directories:

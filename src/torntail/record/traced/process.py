@@ -66,6 +66,7 @@ class Recording:
         self._taken = 0
         self._problems: list[tuple[str, str, str]] = []
         self._struck: list[tuple[int, int, str]] = []
+        self._outside: str | None = None
         self._strikes: list[Strike] = []
         self._over = False
 
@@ -90,7 +91,8 @@ class Recording:
         """Fetches what has been recorded since."""
         if self._over:
             return
-        _, raw, self._problems, self._struck = self._client.ask("entries", first=self._taken)
+        reply = self._client.ask("entries", first=self._taken)
+        _, raw, self._problems, self._struck, self._outside = reply
         self._taken += len(raw)
         self._entries += entries_of(self.disk, self.root, self._entries, raw)
 
@@ -117,6 +119,15 @@ class Recording:
         return [
             Struck(position, self._strikes[number], kind) for position, number, kind in self._struck
         ]
+
+    @property
+    def outside(self) -> str | None:
+        """The first file outside the root that was opened for writing, if any was.
+
+        Devices and Python's compiled modules do not count.
+        """
+        self.refresh()
+        return self._outside
 
     def log(self, marks: LineMarks | None = None) -> OpLog:
         """The op log up to now, with the marks that lines of output stand for."""
