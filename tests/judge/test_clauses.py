@@ -21,6 +21,7 @@ VALUES = {
     "detects": {"torn", "gap", "bitflip"},
     "profile": {"session"},
     "repairs": {"load"},
+    "takes": {"objects"},
     "writers": {"one-locked", "many"},
 }
 

@@ -146,7 +146,7 @@ def certify(
 
 
 def _command(target: Target, request: Request, seed: int, durability: str | None) -> list[str]:
-    command = ["torntail", "certify", target.name, "--seed", str(seed)]
+    command = ["torntail", "certify", *target.arguments, "--seed", str(seed)]
     if request.explicit_level:
         command += ["--level", request.level]
     if durability is not None:

@@ -11,11 +11,12 @@ from typing import Final
 
 from torntail.crash.disk import Disk, DiskImage, Model
 from torntail.drive.target import Target
-from torntail.explore.crash_calls import CrashCalls, Recording
+from torntail.explore.crash_calls import Recording
 from torntail.explore.crash_counts import Counts
 from torntail.explore.crash_expansion import Expansion, Root
 from torntail.explore.crash_search import Limits, PlanSearch, Violation
 from torntail.explore.script import Case
+from torntail.explore.traced_calls import calls_on
 from torntail.judge.history import Append, Create, Load
 from torntail.judge.history import Operation as Call
 from torntail.judge.ledger import Ledger
@@ -42,7 +43,7 @@ class CrashRun:
         tick: Callable[[Counts], None] = lambda counts: None,
         began: Callable[[], object] = lambda: None,
     ) -> None:
-        self.calls = CrashCalls(target, slot, began)
+        self.calls = calls_on(target, slot, began)
         self.models = tuple(models)
         self.seed = seed
         self.limits = limits or Limits()
