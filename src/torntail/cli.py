@@ -128,7 +128,7 @@ def main(traceback: bool) -> None:
     "  torntail certify mypackage.store:open_store --json certificate.json\n"
     "  torntail certify mypackage.store:open_store --only DM --seed 7\n"
     "  torntail certify jsonl --level power --json certificate.json\n"
-    "  torntail certify jsonl --durability process --level power   (shows what fsync is for)\n"
+    "  torntail certify jsonl --durability process --level power --only CR-1  (what fsync does)\n"
     "  torntail certify jsonl --device-faults\n"
     "  torntail certify --exec 'node drivers/node/example.mjs' --level power\n"
     "  torntail certify mypackage.store:open_store --accept 'DM-2=no copies yet, see #12'\n"
@@ -187,7 +187,8 @@ def main(traceback: bool) -> None:
     "--images",
     metavar="COUNT",
     type=click.IntRange(min=1),
-    help="How many distinct disk images to load; default is a quick look, more with --level.",
+    help="No plan is begun after so many distinct disk images; default is a quick look (10,000 at "
+    "power, 6,000 at process), with --level 105,000 and 30,000.",
 )
 @click.option("--plan", metavar="NAME", help="Crash this plan alone, as a finding's command says.")
 @click.option(

@@ -20,7 +20,7 @@ from torntail.scenarios.batch import replay_files
 from torntail.scenarios.files import ScenarioError, load_scenario
 from torntail.scenarios.format import CrashFault, Scenario
 from torntail.scenarios.outcome import one_for_each_clause
-from torntail.scenarios.recheck import NoRun, Rechecked, recheck
+from torntail.scenarios.recheck import NoRun, Rechecked, recheck, unrecorded
 from torntail.scenarios.worker import ReplayOrder
 
 __all__ = ["fail", "recheck_command", "save_findings", "shrink_command"]
@@ -79,7 +79,10 @@ def shrink_command(path: Path, output: Path | None, store: str | None) -> None:
         reason = result.replay.reason or "; ".join(one.sentence for one in result.replay.findings)
         fail(f"{path}: {reason}", UNKNOWN)
     after = _loaded(out)
-    click.echo(f"{_measured(before)} → {_measured(after)}, {result.tried} tried: {out}")
+    if _measured(before) == _measured(after):
+        click.echo(f"as small as it gets: {_measured(after)}, {result.tried} tried: {out}")
+    else:
+        click.echo(f"{_measured(before)} → {_measured(after)}, {result.tried} tried: {out}")
     click.echo(shlex.join(["torntail", "replay", str(out), "--store", store or after.store]))
 
 
@@ -131,11 +134,17 @@ def recheck_command(run: Path, store: str | None) -> None:
         fail(str(error))
     for one in rechecked:
         _say_rechecked(one)
+    left = unrecorded(run)
+    for directory in left:
+        told = f"NOT KEPT    {directory}: only its steps; replay its scenario"
+        click.echo(printable(told, 4000))
+    if left:
+        click.echo(f"{len(rechecked)} of {len(rechecked) + len(left)} findings judged again")
     if any(one.recorded is not None and not one.shows and not one.unknown for one in rechecked):
         sys.exit(NOT_REPRODUCED)
     if any(one.findings for one in rechecked):
         sys.exit(VIOLATED)
-    sys.exit(UNKNOWN if any(one.unknown for one in rechecked) else PASS)
+    sys.exit(UNKNOWN if left or any(one.unknown for one in rechecked) else PASS)
 
 
 def _say_rechecked(one: Rechecked) -> None:

@@ -20,7 +20,7 @@ from torntail.judge.oracle import judge
 from torntail.scenarios.format import RecordedFinding
 from torntail.scenarios.outcome import ReplayFinding, cause_of
 
-__all__ = ["NoRun", "Rechecked", "keep_crash_evidence", "recheck"]
+__all__ = ["NoRun", "Rechecked", "keep_crash_evidence", "recheck", "unrecorded"]
 
 _MAXIMUM_BYTES: Final = 64 << 20
 
@@ -79,6 +79,17 @@ def recheck(directory: Path, capabilities: Capabilities | None = None) -> list[R
     if not runs:
         raise NoRun(f"{directory} holds neither history.json nor crash.json: name a run")
     return [_recheck(run, capabilities) for run in runs]
+
+
+def unrecorded(directory: Path) -> list[Path]:
+    """The findings of a run of which only the steps were kept: nothing that can be judged again."""
+    return [
+        found
+        for found in sorted(directory.glob("*/"))
+        if (found / "steps.txt").is_file()
+        and not (found / "history.json").is_file()
+        and not (found / "crash.json").is_file()
+    ]
 
 
 def _recheck(directory: Path, capabilities: Capabilities | None) -> Rechecked:

@@ -297,8 +297,14 @@ def _untested(scenario: Scenario, tested: frozenset[str], capabilities: Capabili
     return f'no call of the plan tests {missing[0]}: give one "probes": ["{missing[0]}"]'
 
 
+_HELD_IN_PART: Final = frozenset({"CR-5"})
+"""Only the refusal of another first seq hangs on `checks_seq`; the rest is asked of every store."""
+
+
 def _is_held_to(clause_id: str, capabilities: Capabilities) -> bool:
-    return all(claims(capabilities, need) for need in clause(clause_id).requires)
+    return clause_id in _HELD_IN_PART or all(
+        claims(capabilities, need) for need in clause(clause_id).requires
+    )
 
 
 _LEVELS: Final = ("none", "process", "power")
@@ -318,6 +324,8 @@ def _does_not_apply(scenario: Scenario, capabilities: Capabilities, choice: Stor
     if any(isinstance(one, Damage | Reopen) for one in scenario.plan):
         asked = max(asked, "process", key=_LEVELS.index)
     if _LEVELS.index(asked) > _LEVELS.index(choice.may_ask(scenario, capabilities)):
+        if choice.level is not None:
+            return f"asks for durability {asked}, and --level {choice.level} was given"
         more = f"; --level {asked} replays it all the same" if asked == "power" else ""
         return f"asks for durability {asked}, and the store claims {capabilities.durability}{more}"
     for operation in scenario.plan:
