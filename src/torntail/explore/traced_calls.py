@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from torntail.crash.disk import Disk
+from torntail.crash.disk import Disk, DiskImage
 from torntail.crash.oplog import Acknowledged, Invoked, Operation
 from torntail.drive.child_store import StoreCall, ask_store
 from torntail.drive.python_store import CallOutcome
@@ -20,7 +20,7 @@ from torntail.explore.crash_calls import CrashCalls, Followed, Recording, furthe
 from torntail.explore.traced_driver import TracedDriver
 from torntail.judge.history import Append, Create, Hung, Load, Observation, Reopen, Returned
 from torntail.judge.history import Operation as Call
-from torntail.judge.recovery import Answer, Continuation
+from torntail.judge.recovery import Answer, Continuation, FirstCalls
 from torntail.record.slots import Slot
 from torntail.session import SessionEvent, SessionHeader
 
@@ -131,6 +131,44 @@ class TracedCalls(CrashCalls):
             if session in headers
         }
         return Followed(again, changed, listed, continued)
+
+    def first_calls(
+        self,
+        image: DiskImage,
+        answers: Mapping[str, Answer],
+        headers: Mapping[str, SessionHeader],
+    ) -> FirstCalls:
+        """As in `CrashCalls`."""
+        listed: Answer | None = None
+        if self.capabilities.lists:
+            listed = self._begin(image, [("list", {})])[0]
+        alone: dict[str, Answer] = {}
+        created: dict[str, Answer] = {}
+        appended: dict[str, Continuation] = {}
+        lasting: dict[str, Continuation] = {}
+        for session, answer in answers.items():
+            load: StoreCall = ("load", {"session": session})
+            if len(answers) > 1:
+                alone[session] = self._begin(image, [load])[0]
+            if session not in headers:
+                continue
+            if not isinstance(answer, Returned) or answer.session is None:
+                if self.capabilities.creates == "explicit":
+                    created[session] = self._begin(image, self._create(headers[session]))[0]
+                continue
+            events = further_events(answer.session.events)
+            append: StoreCall = ("append", {"session": session, "events": events})
+            outcome = self._begin(image, [append])[0]
+            appended[session] = Continuation(events, outcome, self._ask([load])[0])
+            append = ("append", {"session": session, "events": events[:2]})
+            _, outcome, loaded = self._begin(image, [load, append, load])
+            lasting[session] = Continuation(events[:2], outcome, loaded)
+        return FirstCalls(listed, alone, created, appended, lasting)
+
+    def _begin(self, image: DiskImage, calls: Sequence[StoreCall]) -> list[CallOutcome]:
+        self.began()
+        self.hold(image)
+        return self._ask(calls)
 
     def _continue(self, session: str, answer: Answer, header: SessionHeader) -> Continuation:
         before: Sequence[SessionEvent] = ()
