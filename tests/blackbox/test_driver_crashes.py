@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.blackbox.support import compiled, needs, needs_tracing
-from torntail.crash.disk import DiskImage, Model
+from torntail.crash.disk import EMPTY_IMAGE, MODELS, Model
 from torntail.drive.child_store import Driver
 from torntail.drive.target import Target, target_of
 from torntail.explore.crash_calls import CrashCalls
@@ -29,9 +29,7 @@ from torntail.session import SessionEvent, SessionHeader
 pytestmark = needs_tracing
 
 DRIVERS = Path(__file__).parents[2] / "drivers"
-MODELS: tuple[Model, ...] = ("kill", "ordered", "posix")
 SECONDS = 120.0
-EMPTY = DiskImage({}, frozenset())
 
 
 def served(name: str) -> Target:
@@ -53,11 +51,11 @@ def calls_on(target: Target, timeout: float = SECONDS) -> Iterator[CrashCalls]:
 
 
 def crashed(
-    target: Target, plans: int, images: int, timeout: float = SECONDS
+    target: Target, plans: int, limits: Limits, models: Sequence[Model] = MODELS
 ) -> tuple[Counts, list[Violation]]:
     found: list[Violation] = []
-    with calls_on(target, timeout) as calls:
-        run = CrashRun(target, calls.slot, MODELS, limits=Limits(images=images), found=found.append)
+    with calls_on(target) as calls:
+        run = CrashRun(target, calls.slot, models, limits=limits, found=found.append)
         run.calls = calls
         for plan in islice(crash_plans(0, target.capabilities), plans):
             run.run(plan)
@@ -69,10 +67,10 @@ def test_the_recording_is_the_one_of_the_recorder_in_python():
     recordings = []
     for target in (target_of("jsonl"), served("jsonl")):
         with calls_on(target) as calls:
-            calls.hold(EMPTY)
+            calls.hold(EMPTY_IMAGE)
             first = calls.record(plan.operations, None)
             # A second recording in the same process is none the worse for the first.
-            calls.hold(EMPTY)
+            calls.hold(EMPTY_IMAGE)
             recordings.append((first, calls.record(plan.operations, None)))
     (here, here_again), (there, there_again) = recordings
     assert there.history == here.history
@@ -81,7 +79,10 @@ def test_the_recording_is_the_one_of_the_recorder_in_python():
 
 
 def test_the_campaign_is_the_one_in_python():
-    here, there = crashed(target_of("jsonl"), 2, 60), crashed(served("jsonl"), 2, 60)
+    here, there = (
+        crashed(target_of("jsonl"), 2, Limits(images=60)),
+        crashed(served("jsonl"), 2, Limits(images=60)),
+    )
     assert there == here
     assert here[0].distinct > 150
     assert here[1] == []
@@ -92,18 +93,30 @@ def test_the_campaign_is_the_one_in_python():
     [("one_fsync_for_a_whole_batch", "CR-3"), ("syncs_turn_ends_only", "CR-1")],
 )
 def test_a_broken_store_is_found_out_by_its_clause(animal, clause):
-    counts, found = crashed(served(f"tests.zoo.crashing:{animal}"), 3, 300)
+    counts, found = crashed(served(f"tests.zoo.crashing:{animal}"), 3, Limits(images=300))
     assert clause in {violation.breach.clause for violation in found}
     assert counts.plans == 3
 
 
 def test_a_driver_that_dies_over_a_disk_is_a_finding_for_that_disk():
-    counts, found = crashed(served("tests.zoo.hostile:ends_the_process"), 1, 40)
-    assert {violation.breach.clause for violation in found} == {"CR-5", "CR-10"}
+    # Each of its deaths takes the start of another process.
+    few = Limits(images=24, nested_images=4)
+    counts, found = crashed(served("tests.zoo.hostile:ends_the_process"), 1, few, ("kill",))
+    assert {violation.breach.clause for violation in found} == {"CR-10"}
     told = [violation.breach.sentence for violation in found]
     assert any("exit code 0" in sentence for sentence in told)
     # The others were loaded all the same.
     assert counts.distinct > 10
+
+
+def test_a_driver_that_dies_over_a_session_says_what_it_has_of_the_next():
+    header = SessionHeader("s", 1, cwd="/work")
+    start = SessionEvent("turn/start", 0, 1, {"turn": 1})
+    with calls_on(served("tests.zoo.hostile:ends_the_process")) as calls:
+        calls.hold(EMPTY_IMAGE)
+        calls.record([Create(header=header), Append(session="s", events=(start,))], None)
+        answers = calls.load_all(["s", "t"])
+        assert [getattr(answer, "kind", "") for answer in answers.values()] == ["exit", "not_found"]
 
 
 def test_a_driver_that_hangs_over_a_disk_hangs_for_that_disk():
@@ -112,13 +125,13 @@ def test_a_driver_that_hangs_over_a_disk_hangs_for_that_disk():
     start = SessionEvent("turn/start", 0, 1, {"turn": 1})
     with calls_on(target) as calls:
         assert isinstance(calls, TracedCalls)
-        calls.hold(EMPTY)
+        calls.hold(EMPTY_IMAGE)
         calls.record([Create(header=header), Append(session="s", events=(start,))], None)
         calls.timeout = 0.5
         assert calls.load_all(["s"]) == {"s": Hung(0.5)}
         calls.timeout = SECONDS
         # The next disk has a new process.
-        calls.hold(EMPTY)
+        calls.hold(EMPTY_IMAGE)
         answer = calls.load_all(["s"])["s"]
         assert isinstance(answer, Refused)
         assert answer.kind == "not_found"
@@ -131,7 +144,7 @@ def test_a_driver_that_dies_while_it_is_recorded_leaves_a_log_up_to_there():
     target = Target("hostile", target_of("memory").factory, claims, driver)
     with calls_on(target) as calls:
         for _ in range(2):
-            calls.hold(EMPTY)
+            calls.hold(EMPTY_IMAGE)
             recording = calls.record([Load(session="s"), Load(session="s")], None)
             kinds = [getattr(one.outcome, "kind", "") for one in recording.history]
             assert kinds == ["exit", "exit"]
@@ -157,25 +170,25 @@ def test_a_driver_that_writes_outside_its_root_is_told_so_with_the_file(tmp_path
     with calls_on(target) as calls:
         # A file that is made, and one that is there.
         for _ in range(2):
-            calls.hold(EMPTY)
+            calls.hold(EMPTY_IMAGE)
             with pytest.raises(WroteOutside) as raised:
                 calls.record([call], None)
             assert raised.value.path == str(outside)
         # Only what was done in this recording counts.
-        calls.hold(EMPTY)
+        calls.hold(EMPTY_IMAGE)
         assert len(calls.record([Load(session="s")], None).history) == 1
 
 
 @needs("node")
 def test_the_node_driver_survives():
     target = target_of(f"exec:node {DRIVERS / 'node' / 'example.mjs'}")
-    counts, found = crashed(target, 3, 150)
+    counts, found = crashed(target, 3, Limits(images=150))
     assert found == []
     assert counts.distinct > 200
 
 
 def test_the_c_driver_survives(tmp_path):
     target = target_of("exec:" + compiled(tmp_path, (DRIVERS / "c" / "example.c").read_text()))
-    counts, found = crashed(target, 3, 150)
+    counts, found = crashed(target, 3, Limits(images=150))
     assert found == []
     assert counts.distinct > 200

@@ -16,6 +16,7 @@ from torntail.crash.oplog import (
     Link,
     Operation,
     Rename,
+    SyncFailed,
     SyncFile,
     Truncate,
     Unlink,
@@ -25,7 +26,6 @@ from torntail.record.traced.log import operations_in
 from torntail.record.traced.values import (
     Delay,
     Ended,
-    FailedSync,
     Kill,
     Output,
     Refuse,
@@ -174,7 +174,7 @@ def test_a_failed_fsync(pages, reported, tmp_path):
     assert words[3:5] == [b"fsync EIO", b"fsync EIO" if reported == "again" else b"fsync None"]
     entries = [e for e in process.entries if not isinstance(e, Output)]
     old = b"" if pages == "clean-old" else None
-    assert entries[3] == FailedSync(1, pages, old)
+    assert entries[3] == SyncFailed(1, pages, old)
     if pages == "clean-old":
         # Nothing of it was ever synced; the descriptor is where it was.
         assert (tmp_path / "log").read_bytes() == bytes(23) + b"last"

@@ -14,7 +14,8 @@ from torntail.crash.disk import Model
 from torntail.drive.target import target_of
 from torntail.explore.crash_campaign import crash_campaign
 from torntail.explore.crash_shard import CrashFinding, Share, ShareReport, crash_share
-from torntail.explore.crash_shrink import smallest_history, sound_calls
+from torntail.explore.crash_shrink import smallest_history
+from torntail.explore.sound_calls import sound_calls
 from torntail.judge.history import Append, Create, Load, Operation, Reopen
 from torntail.record.scratch import Scratch
 from torntail.record.slots import Slot

@@ -43,6 +43,8 @@ from torntail.crash.oplog import (
 from torntail.crash.versions import PAGE_BYTES, PENDING_VERSIONS, SECTOR_BYTES, FileVersions
 
 __all__ = [
+    "EMPTY_IMAGE",
+    "MODELS",
     "PAGE_BYTES",
     "PENDING_VERSIONS",
     "SECTOR_BYTES",
@@ -56,6 +58,9 @@ __all__ = [
 
 
 Model = Literal["kill", "ordered", "posix"]
+
+MODELS: Final[tuple[Model, ...]] = ("kill", "ordered", "posix")
+"""From the strictest promise of a disk to the weakest."""
 
 
 class Name(NamedTuple):
@@ -88,6 +93,9 @@ class DiskImage:
 
     def __hash__(self) -> int:
         return hash((frozenset(self.files.items()), self.directories))
+
+
+EMPTY_IMAGE: Final = DiskImage({}, frozenset())
 
 
 class Tree(NamedTuple):

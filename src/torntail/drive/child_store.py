@@ -37,7 +37,15 @@ from torntail.session import (
 )
 from torntail.session.codec import parse_block, parse_json
 
-__all__ = ["ChildStore", "Driver", "StoreCall", "ask_store", "outcomes_of", "understand"]
+__all__ = [
+    "ChildStore",
+    "Driver",
+    "StoreCall",
+    "ask_each",
+    "ask_store",
+    "outcomes_of",
+    "understand",
+]
 
 StoreCall = tuple[str, dict[str, Any]]
 """A call by its name, and the fields of its request but for the store."""
@@ -211,15 +219,25 @@ def outcomes_of(
     process: Asked, requests: Sequence[StoreCall], root: str, seconds: float
 ) -> list[CallOutcome]:
     """What requests come to that are sent all at once."""
+    outcomes, further = _until_broken(process, requests, root, seconds)
+    return outcomes + [further] * (len(requests) - len(outcomes))
+
+
+def _until_broken(
+    process: Asked, requests: Sequence[StoreCall], root: str, seconds: float
+) -> tuple[list[CallOutcome], CallOutcome]:
+    """What requests come to that are sent all at once, up to the one that broke the protocol, and
+    what that makes of those behind it.
+    """
     outcomes: list[CallOutcome] = []
+    further: CallOutcome = Returned()
     try:
         for (call, _), reply in zip(requests, process.ask_all(requests, seconds), strict=True):
             outcomes.append(understand(call, reply, root))
     except Broken as error:
         outcomes.append(error.outcome)
         further = error.outcome if isinstance(error.outcome, Hung) else gone(error.outcome)
-        outcomes += [further] * (len(requests) - len(outcomes))
-    return outcomes
+    return outcomes, further
 
 
 class Asked(Protocol):
@@ -240,13 +258,44 @@ def ask_store(
     try:
         process = driver.process()
     except DriverError as error:
-        return [Refused("exit", "DriverError", str(error))] * len(calls)
+        return [_no_process(error)] * len(calls)
+    requests = _life_of_a_store(driver, root, calls)
+    opened, *outcomes, _ = outcomes_of(process, requests, root, seconds)
+    return outcomes if isinstance(opened, Returned) else [opened] * len(calls)
+
+
+def ask_each(
+    driver: Driver, root: str, calls: Sequence[StoreCall], seconds: float
+) -> tuple[CallOutcome, list[CallOutcome]]:
+    """As `ask_store`, of calls that have nothing to do with each other: those behind one that ends
+    the process are made on a store in the next one. First what opening the last store came to.
+    """
+    outcomes: list[CallOutcome] = []
+    while True:
+        try:
+            process = driver.process()
+        except DriverError as error:
+            return _no_process(error), outcomes + [_no_process(error)] * len(calls)
+        requests = _life_of_a_store(driver, root, calls)
+        (opened, *given), further = _until_broken(process, requests, root, seconds)
+        if not isinstance(opened, Returned):
+            return opened, outcomes + [opened] * len(calls)
+        outcomes += given[: len(calls)]
+        calls = calls[len(given) :]
+        if not calls or isinstance(further, Hung):
+            # Another wait as long might be too long for who waits for this process.
+            return opened, outcomes + [further] * len(calls)
+
+
+def _life_of_a_store(driver: Driver, root: str, calls: Sequence[StoreCall]) -> list[StoreCall]:
     store = {"store": driver.next_store()}
     requests: list[StoreCall] = [("open", {**store, "root": root})]
     requests += [(call, {**store, **fields}) for call, fields in calls]
-    requests.append(("close", store))
-    opened, *outcomes, _ = outcomes_of(process, requests, root, seconds)
-    return outcomes if isinstance(opened, Returned) else [opened] * len(calls)
+    return [*requests, ("close", store)]
+
+
+def _no_process(error: DriverError) -> Refused:
+    return Refused("exit", "DriverError", str(error))
 
 
 # --- answers --------------------------------------------------------------------------------------

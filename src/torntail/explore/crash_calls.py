@@ -17,6 +17,7 @@ from torntail.crash.disk import Disk, DiskImage
 from torntail.crash.oplog import Acknowledged, Invoked, Operation
 from torntail.drive.inline_store import InlineStore
 from torntail.drive.target import Target
+from torntail.judge.capabilities import Capabilities
 from torntail.judge.history import (
     Append,
     Create,
@@ -32,7 +33,14 @@ from torntail.record.inprocess import Recorder
 from torntail.record.slots import Slot
 from torntail.session import SessionEvent, SessionHeader
 
-__all__ = ["CrashCalls", "Followed", "Recording", "further_events"]
+__all__ = [
+    "CrashCalls",
+    "Followed",
+    "Recording",
+    "answer_of",
+    "further_events",
+    "sessions_of",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +103,7 @@ class CrashCalls:
                     store = None
                 if store is None:
                     store = self._open()
-                outcome = self._call(store, call)
+                outcome = answer_of(store, call, self.capabilities)
                 history.append(Observation(call, outcome))
                 recorder.mark(Acknowledged(index))
             if store is not None:
@@ -144,10 +152,12 @@ class CrashCalls:
         it.
         """
         listed: Answer | None = None
+        store = self._begin(image)
+        if not isinstance(store.opened, Returned):
+            return FirstCalls()  # It opened on this disk before: what became of that is judged.
         if self.capabilities.lists:
-            store = self._begin(image)
             listed = store.list()
-            store.close()
+        store.close()
         alone: dict[str, Answer] = {}
         created: dict[str, Answer] = {}
         appended: dict[str, Continuation] = {}
@@ -183,27 +193,12 @@ class CrashCalls:
         return FirstCalls(listed, alone, created, appended, lasting)
 
     def _begin(self, image: DiskImage) -> InlineStore:
-        self.began()
         self.hold(image)
         return self._open()
 
     def _open(self) -> InlineStore:
         self._touched = True
         return InlineStore(self.target.factory, self._root)
-
-    def _call(self, store: InlineStore, call: Call) -> Any:
-        if not isinstance(store.opened, Returned):
-            return store.opened
-        match call:
-            case Create(header=header):
-                if self.capabilities.creates == "implicit":
-                    return Returned()
-                return store.create(header)
-            case Append(session=session, events=events):
-                return store.append(session, events)
-            case Load(session=session):
-                return store.load(session)
-        return Returned()
 
     def _continue(self, session: str, answer: Answer, header: SessionHeader) -> Continuation:
         store = self._open()
@@ -222,6 +217,31 @@ class CrashCalls:
         loaded = store.load(session)
         store.close()
         return Continuation(events, appended, loaded, wrong, created)
+
+
+def answer_of(store: InlineStore, call: object, capabilities: Capabilities) -> Answer:
+    """What a store object answers to a call; a call that it does not have returns."""
+    if not isinstance(store.opened, Returned):
+        return store.opened
+    match call:
+        case Create(header=header) if capabilities.creates == "explicit":
+            return store.create(header)
+        case Append(session=session, events=events):
+            return store.append(session, events)
+        case Load(session=session):
+            return store.load(session)
+    return Returned()
+
+
+def sessions_of(calls: Sequence[Call]) -> list[str]:
+    """The sessions that calls create, append to or load, each once."""
+    return list(
+        dict.fromkeys(
+            call.header.id if isinstance(call, Create) else call.session
+            for call in calls
+            if isinstance(call, Create | Append | Load)
+        )
+    )
 
 
 def further_events(before: Sequence[SessionEvent]) -> tuple[SessionEvent, ...]:

@@ -11,25 +11,22 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
-from types import MappingProxyType
-from typing import Literal, NamedTuple
 
 import msgspec
 
-from torntail.crash.crashes import Crash, Images, Left, Moment, image_key, is_mark, moments
+from torntail.crash.crashes import Crash, Images, Left, image_key
 from torntail.crash.disk import Disk, DiskImage, Model
-from torntail.crash.oplog import Acknowledged, Invoked, Write
 from torntail.explore.crash_calls import Recording, further_events
 from torntail.explore.crash_counts import count_recovery
+from torntail.explore.crash_places import Place, disk_after_crash, ledgers_of, places_of
 from torntail.explore.crash_search import PlanSearch, Violation
-from torntail.judge.evidence import evidence_of
-from torntail.judge.first_calls import first_call_breaches
+from torntail.judge.evidence import evidence_of, recovery_breaches
 from torntail.judge.history import Append, Create, Load, Returned
 from torntail.judge.history import Operation as Call
-from torntail.judge.ledger import Ledger, ledger_steps
-from torntail.judge.recovery import Answer, Breach, Recovery, same_events
+from torntail.judge.ledger import Ledger, after_crash
+from torntail.judge.recovery import Answer, Recovery
 
 __all__ = ["Expansion", "Root"]
 
@@ -49,14 +46,6 @@ class Root:
     settled: Mapping[str, Answer] = field(default_factory=dict)
 
 
-class _Place(NamedTuple):
-    """Where in a recording a crash is: its moment, what was owed, the call last begun."""
-
-    moment: Moment
-    ledger: Ledger
-    call: int
-
-
 class Expansion:
     """All the disks one recording can leave, at most `limit` new ones under each model."""
 
@@ -72,12 +61,7 @@ class Expansion:
         # How many images came to a recovery that was judged by a ledger: by identity of both.
         self.judged: Counter[tuple[int, int]] = Counter()
         self.pairs: dict[tuple[int, int], tuple[Recovery, Ledger]] = {}
-        marks = [
-            (operation.call, isinstance(operation, Acknowledged))
-            for operation in recording.operations
-            if isinstance(operation, Invoked | Acknowledged)
-        ]
-        self.ledgers = ledger_steps(recording.history, marks, self.capabilities, start=root.ledger)
+        self.ledgers = ledgers_of(recording, self.capabilities, root.ledger)
         self.headers = {
             call.header.id: call.header
             for call in (*search.plan.operations, *root.before)
@@ -130,31 +114,13 @@ class Expansion:
                 self._judge(recovery, left, place)
             search.tick(counts)
 
-    def _places(self, model: Model) -> Iterator[_Place]:
-        """The moments worth a crash, each with the strictest ledger its disk has, and the call.
-
-        A mark changes no disk: an acknowledgement makes the debt stricter, so the moment before it
-        is left out; an invocation makes it milder, so the moment after it is.
-        """
-        operations = self.recording.operations
-        step = 0
-        call = -1
-        tears: Literal["all", "synced"] = "all" if model == "kill" else "synced"
-        for moment in moments(self.root.disks[model], operations, tears=tears):
-            operation = moment.operation
-            if is_mark(operation):
-                step += 1
-                if isinstance(operation, Invoked):
-                    call = operation.call
-                    continue
-            following = operations[moment.position] if moment.position < len(operations) else None
-            if moment.torn is None and isinstance(following, Acknowledged):
-                continue
-            yield _Place(moment, self.ledgers[step], call)
+    def _places(self, model: Model) -> Iterator[Place]:
+        """The moments worth a crash."""
+        return places_of(self.root.disks[model], model, self.recording.operations, self.ledgers)
 
     # --- one disk -------------------------------------------------------------------------------
 
-    def _recover(self, left: Left, place: _Place) -> Recovery:
+    def _recover(self, left: Left, place: Place) -> Recovery:
         search = self.search
         key, image = left.key, left.image
         search.calls.hold(image)
@@ -180,7 +146,7 @@ class Expansion:
             recovery = msgspec.structs.replace(recovery, first_calls=first_calls)
         return recovery
 
-    def _judge(self, recovery: Recovery, left: Left, place: _Place) -> None:
+    def _judge(self, recovery: Recovery, left: Left, place: Place) -> None:
         _, ledger, call = place
         pair = id(recovery), id(ledger)
         self.judged[pair] += 1
@@ -188,11 +154,7 @@ class Expansion:
             return
         self.pairs[pair] = recovery, ledger
         root, plan = self.root, self.search.plan
-        breaches = [
-            *self.search.judge.breaches(recovery, ledger),
-            *self._unsettled(recovery, ledger),
-        ]
-        for breach in breaches or first_call_breaches(recovery, ledger, self.capabilities):
+        for breach in recovery_breaches(self.search.judge, recovery, ledger, root.settled):
             calls = self.recording.history[: call + 1]
             self.search.found(
                 Violation(
@@ -206,22 +168,6 @@ class Expansion:
                     evidence_of(recovery, ledger, root.settled, self.capabilities),
                 )
             )
-
-    def _unsettled(self, recovery: Recovery, ledger: Ledger) -> Iterator[Breach]:
-        """Crashes inside a repair that end in another log than the first load gave (CR-7)."""
-        for session, settled in self.root.settled.items():
-            debt = ledger.sessions.get(session)
-            if debt is None or debt.busy not in ("repair", "load"):
-                continue
-            answer = recovery.loads.get(session)
-            if not isinstance(settled, Returned) or settled.session is None:
-                continue
-            if (
-                not isinstance(answer, Returned)
-                or answer.session is None
-                or not same_events(answer.session.events, settled.session.events, self.capabilities)
-            ):
-                yield Breach("CR-7", session, "after a crash inside the repair load differs")
 
     def _count(self) -> None:
         for pair, times in self.judged.items():
@@ -239,7 +185,7 @@ class Expansion:
         self,
         image: DiskImage,
         crash: Crash,
-        place: _Place,
+        place: Place,
         answers: Mapping[str, Answer],
         *,
         repaired: bool,
@@ -260,7 +206,7 @@ class Expansion:
         self.jobs.append(partial(self._nest, image, crash, place, answers))
 
     def _nest(
-        self, image: DiskImage, crash: Crash, place: _Place, answers: Mapping[str, Answer]
+        self, image: DiskImage, crash: Crash, place: Place, answers: Mapping[str, Answer]
     ) -> None:
         """Records the recovery of a disk, and a further append, and crashes that in turn."""
         search = self.search
@@ -270,43 +216,21 @@ class Expansion:
             if isinstance(answer, Returned) and answer.session is not None and depth == 1:
                 events = further_events(answer.session.events)
                 calls.append(Append(session=session, events=events))
-        disks = {model: self._disk_for(model, crash, place.moment) for model in search.models}
+        operations = self.recording.operations
+        disks = {
+            model: disk_after_crash(crash, place.moment, model, begun, operations)
+            for model, begun in self.root.disks.items()
+        }
         search.calls.hold(image)
         recording = search.calls.record(calls, disks[search.models[0]])
-        start = Ledger(
-            MappingProxyType(
-                {
-                    session: replace(debt, touched=False, busy="")
-                    for session, debt in place.ledger.sessions.items()
-                    if debt.submitted
-                }
-            )
-        )
         root = Root(
             disks,
-            start,
+            after_crash(place.ledger),
             (*self.root.chain, crash),
             tuple(search.plan.operations[: place.call + 1]) if depth == 1 else self.root.before,
             answers if crash.model != "kill" or tuple(search.models) == ("kill",) else {},
         )
         Expansion(search, recording, root, search.limits.nested_images).expand()
-
-    def _disk_for(self, model: Model, crash: Crash, moment: Moment) -> Disk:
-        """The disk a program finds after a crash, as another model sees it."""
-        if crash.model == model:
-            return crash.disk_after(moment.disk)
-        if crash.model != "kill":
-            # All that is left is durable, whichever model took the rest away.
-            return replace(crash.disk_after(moment.disk), model=model)
-        disk = self.root.disks[model]
-        operations = self.recording.operations[: crash.position]
-        whole = operations[:-1] if crash.torn else operations
-        *_, last = moments(disk, whole, tears="none")
-        if crash.torn is None:
-            return last.disk
-        torn = operations[-1]
-        assert isinstance(torn, Write)
-        return last.disk.after(msgspec.structs.replace(torn, data=torn.data[: crash.torn]))
 
 
 def _shape(answers: Mapping[str, Answer]) -> tuple[tuple[bool, bool], ...]:

@@ -19,7 +19,7 @@ from torntail.explore.crash_shard import CrashFinding
 from torntail.explore.witness import describe_steps
 from torntail.judge.verdict import Finding
 
-__all__ = ["crash_finding", "crash_words", "keep_crash", "keep_disk"]
+__all__ = ["crash_finding", "crash_words", "keep_crash", "keep_disk", "keep_record"]
 
 _MODELS = {
     "kill": "the process is killed",
@@ -71,11 +71,22 @@ def crash_finding(finding: CrashFinding, command: Sequence[str], witness: str | 
 
 def keep_crash(directory: Path, finding: CrashFinding) -> None:
     """Writes the disk as `disk/`, and `crash.json` with the calls and the crashes."""
-    keep_disk(directory, finding.files, finding.directories)
+    keep_record(directory, "crash.json", finding, finding.files, finding.directories)
+
+
+def keep_record(
+    directory: Path,
+    name: str,
+    finding: msgspec.Struct,
+    files: Mapping[str, bytes],
+    directories: Iterable[str],
+) -> None:
+    """Writes a finding's disk as `disk/`, and all else of it under a name."""
+    keep_disk(directory, files, directories)
     record = msgspec.to_builtins(finding)
     del record["files"], record["directories"]
     text = json.dumps(record, indent=1, default=repr)
-    (directory / "crash.json").write_text(text + "\n", encoding="utf-8")
+    (directory / name).write_text(text + "\n", encoding="utf-8")
 
 
 def keep_disk(directory: Path, files: Mapping[str, bytes], directories: Iterable[str]) -> None:

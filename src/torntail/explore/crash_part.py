@@ -13,10 +13,11 @@ from typing import Any, Final, Literal
 import msgspec
 
 from torntail.crash.crashes import Crash
-from torntail.crash.disk import Model
+from torntail.crash.disk import MODELS
 from torntail.drive.target import Target
 from torntail.explore.crash_campaign import CrashResult, WorkerLoss, crash_campaign
 from torntail.explore.crash_findings import crash_finding, keep_crash
+from torntail.explore.crash_search import MODELS_OF_LEVEL
 from torntail.explore.crash_shard import CrashFinding
 from torntail.explore.device_run import DEVICE_PLANS
 from torntail.explore.io_findings import io_finding, keep_io
@@ -28,10 +29,6 @@ from torntail.judge.verdict import Finding, Request, Tally
 
 __all__ = ["CrashOrder", "CrashOutcome", "crash_part"]
 
-_MODELS: Final[Mapping[str, tuple[Model, ...]]] = {
-    "process": ("kill",),
-    "power": ("kill", "ordered", "posix"),
-}
 _IMAGES: Final = {"process": 6_000, "power": 10_000}
 _IMAGES_ASKED_FOR: Final = {"process": 30_000, "power": 105_000}
 _IO_RUNS: Final = 320
@@ -113,7 +110,7 @@ def crash_part(
 
     result = crash_campaign(
         target,
-        _MODELS[request.level] if crashes else (),
+        MODELS_OF_LEVEL[request.level] if crashes else (),
         seed=order.seed,
         images=images,
         durability=order.durability,
@@ -207,7 +204,7 @@ def _notes(request: Request, result: CrashResult) -> tuple[str, ...]:
         habits += (f"{missed} I/O errors did not strike: the store does not always do the same",)
     # A chain needs the weakest of the promises that its crashes need.
     models = {
-        max((crash.model for crash in found.chain), key=("kill", "ordered", "posix").index)
+        max((crash.model for crash in found.chain), key=MODELS.index)
         for found in result.findings
         if found.chain
     }

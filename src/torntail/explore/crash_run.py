@@ -7,25 +7,20 @@ Decides what a run is given and what it keeps from plan to plan. How a plan is e
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final
 
-from torntail.crash.disk import Disk, DiskImage, Model
+from torntail.crash.disk import EMPTY_IMAGE, Disk, Model
 from torntail.drive.target import Target
-from torntail.explore.crash_calls import Recording
+from torntail.explore.crash_calls import Recording, sessions_of
 from torntail.explore.crash_counts import Counts
 from torntail.explore.crash_expansion import Expansion, Root
 from torntail.explore.crash_search import Limits, PlanSearch, Violation
 from torntail.explore.script import Case
 from torntail.explore.traced_calls import calls_on
-from torntail.judge.history import Append, Create, Load
-from torntail.judge.history import Operation as Call
 from torntail.judge.ledger import Ledger
 from torntail.judge.recovery import RecoveryJudge
 from torntail.record.slots import Slot
 
 __all__ = ["Counts", "CrashRun", "Limits", "Recording", "Violation"]
-
-_EMPTY: Final = DiskImage({}, frozenset())
 
 
 class CrashRun:
@@ -53,12 +48,12 @@ class CrashRun:
 
     def run(self, plan: Case) -> None:
         """Records a plan and crashes it; raises what the recorder raises for an unseen write."""
-        self.calls.hold(_EMPTY)
+        self.calls.hold(EMPTY_IMAGE)
         recording = self.calls.record(plan.operations, None)
         self.counts.plans += 1
         search = PlanSearch(
             plan,
-            _sessions_of(plan.operations),
+            sessions_of(plan.operations),
             self.calls,
             self.models,
             self.seed,
@@ -70,13 +65,3 @@ class CrashRun:
         )
         root = Root({model: Disk(model) for model in self.models}, Ledger())
         Expansion(search, recording, root, self.limits.images).expand()
-
-
-def _sessions_of(calls: Sequence[Call]) -> list[str]:
-    return list(
-        dict.fromkeys(
-            call.header.id if isinstance(call, Create) else call.session
-            for call in calls
-            if isinstance(call, Create | Append | Load)
-        )
-    )

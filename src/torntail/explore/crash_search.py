@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from torntail.crash.crashes import Crash
-from torntail.crash.disk import DiskImage, Model
+from torntail.crash.disk import MODELS, DiskImage, Model
 from torntail.explore.crash_calls import CrashCalls, Followed
 from torntail.explore.crash_counts import Counts
 from torntail.explore.script import Case
@@ -21,7 +22,15 @@ from torntail.judge.history import Returned
 from torntail.judge.ledger import Ledger
 from torntail.judge.recovery import Answer, Breach, Recovery, RecoveryJudge
 
-__all__ = ["Limits", "PlanSearch", "Violation"]
+__all__ = ["MODELS_OF_LEVEL", "Limits", "PlanSearch", "Violation"]
+
+
+MODELS_OF_LEVEL: Final[Mapping[str, tuple[Model, ...]]] = {
+    "none": (),
+    "process": ("kill",),
+    "power": MODELS,
+}
+"""Which crashes a level asks for (VD-7)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,22 +1,15 @@
 """Worker processes that let a store loose on disks, and what becomes of them.
 
-Decides how a worker is started, heard and ended, when it is taken for hung, and in which words its
-loss is told. Whatever a worker leaves behind, children of the store included, is killed with it,
-and its scratch space stands in that of the caller. Does not decide what is worked on
-(`crash_campaign`) or what a message means.
+Decides when a worker is over, when it is taken for hung, and in which words its loss is told. Its
+scratch space stands in that of the caller. Does not decide how one is started and ended
+(`worker_process`), what is worked on (`crash_campaign`) or what a message means.
 """
 
 from __future__ import annotations
 
-import os
 import selectors
-import signal
-import subprocess
-import sys
-import tempfile
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -24,6 +17,7 @@ import msgspec
 
 from torntail.explore.crash_shard import ShareReport
 from torntail.explore.crash_worker import Message, WorkOrder
+from torntail.explore.worker_process import WorkerProcess
 
 __all__ = ["Crew", "hang_reason"]
 
@@ -35,69 +29,22 @@ def hang_reason(seconds: float) -> str:
     return f"a call had not returned after {seconds:g} s"
 
 
-class _Worker:
-    """One worker process and what was heard of it."""
+class _Worker(WorkerProcess[Message, ShareReport]):
+    """A worker of a crash campaign."""
 
     def __init__(self, order: WorkOrder) -> None:
-        # A file, since a store may print without end and nobody reads along.
-        self.errors = tempfile.TemporaryFile()  # noqa: SIM115
-        # The caller's modules must be found by name in the worker, too.
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "torntail.explore.crash_worker"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self.errors,
-            env=environment,
-            # A group of its own: Ctrl-C is for the campaign, and what the store forked ends with
-            # its worker.
-            start_new_session=True,
-        )
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        with suppress(BrokenPipeError):
-            self.process.stdin.write(msgspec.json.encode(order) + b"\n")
-            self.process.stdin.close()
-        self.output = self.process.stdout
-        os.set_blocking(self.output.fileno(), False)
-        self.buffer = b""
-        self.moved = -1
-        self.moved_at = time.monotonic()
-        self.report = ShareReport()
-        self.error: str | None = None
+        line = msgspec.json.encode(order)
+        super().__init__("torntail.explore.crash_worker", line, ShareReport(), {})
 
-    def messages(self) -> tuple[list[Message], bool]:
-        """What it wrote since, and whether there may be more at once."""
-        try:
-            chunk = os.read(self.output.fileno(), 1 << 20)
-        except BlockingIOError:
-            return [], False
-        *lines, self.buffer = (self.buffer + chunk).split(b"\n")
-        messages = [msgspec.json.decode(line, type=Message) for line in lines]
-        for message in messages:
-            self.error = message.error or self.error
-            if message.report is not None:
-                self.report = message.report
-                if message.report.moved != self.moved:
-                    self.moved, self.moved_at = message.report.moved, time.monotonic()
-        return messages, bool(chunk)
+    def decoded(self, line: bytes) -> Message:
+        return msgspec.json.decode(line, type=Message)
+
+    def told(self, message: Message) -> tuple[str | None, ShareReport | None]:
+        return message.error, message.report
 
     def is_done(self) -> bool:
         """Whether it has said that nothing is left to do."""
         return self.report.done
-
-    def end(self) -> int:
-        """Kills it with all it has started; gives its exit code, negative for a signal."""
-        code = self.process.poll()
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.process.pid, signal.SIGKILL)
-        final = self.process.wait()
-        return final if code is None else code
-
-    def close(self) -> None:
-        """Lets go of its pipes and files."""
-        self.output.close()
-        self.errors.close()
 
 
 @dataclass(slots=True)

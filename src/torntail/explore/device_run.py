@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from torntail.crash.devices import DeviceFault, Devices, fault_name
-from torntail.crash.disk import Disk, DiskImage
+from torntail.crash.disk import EMPTY_IMAGE, Disk, DiskImage
 from torntail.crash.oplog import Acknowledged, Invoked
 from torntail.drive.target import Target
 from torntail.explore.crash_calls import CrashCalls
+from torntail.explore.crash_places import ledgers_of
 from torntail.explore.script import Case
 from torntail.explore.traced_calls import calls_on
 from torntail.judge.devices import (
@@ -25,7 +26,7 @@ from torntail.judge.devices import (
     device_outcome,
 )
 from torntail.judge.history import Operation
-from torntail.judge.ledger import Ledger, ledger_steps
+from torntail.judge.ledger import Ledger
 from torntail.judge.recovery import Breach
 from torntail.record.slots import Slot
 
@@ -33,8 +34,6 @@ __all__ = ["DEVICE_FAULTS_PER_PLAN", "DEVICE_PLANS", "DeviceRun", "DeviceViolati
 
 DEVICE_PLANS: Final = 20
 DEVICE_FAULTS_PER_PLAN: Final = 60
-
-_EMPTY: Final = DiskImage({}, frozenset())
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,17 +63,12 @@ class DeviceRun:
     def run(self, plan: Case) -> None:
         """Records a plan and strikes it; raises what the recorder raises for an unseen write."""
         crash_calls = calls_on(self.target, self.slot)
-        self.slot.hold(_EMPTY)
+        self.slot.hold(EMPTY_IMAGE)
         recording = crash_calls.record(plan.operations, None)
         self.plans += 1
         # The weaker promise of a disk would add what an honest one may lose already.
         devices = Devices(Disk("ordered"), recording.operations)
-        marks = [
-            (operation.call, isinstance(operation, Acknowledged))
-            for operation in recording.operations
-            if isinstance(operation, Invoked | Acknowledged)
-        ]
-        ledgers = ledger_steps(recording.history, marks, self.target.capabilities)
+        ledgers = ledgers_of(recording, self.target.capabilities)
         for fault in devices.faults(f"{self.seed}/{plan.name}", DEVICE_FAULTS_PER_PLAN):
             before = recording.operations[: fault.position]
             step = sum(isinstance(operation, Invoked | Acknowledged) for operation in before)

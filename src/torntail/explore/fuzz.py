@@ -23,8 +23,9 @@ from torntail.drive import exits
 from torntail.drive.onlooker import Onlooker
 from torntail.drive.target import BUILT_IN, Durability, Factory, Target, TargetError, target_of
 from torntail.explore.case_run import CaseRunner
+from torntail.explore.crash_search import MODELS_OF_LEVEL
 from torntail.explore.crash_workers import hang_reason
-from torntail.explore.fuzz_bench import IMAGES_A_TRIAL, MODELS_OF_LEVEL
+from torntail.explore.fuzz_bench import IMAGES_A_TRIAL
 from torntail.explore.fuzz_crew import FuzzWorker, listen
 from torntail.explore.fuzz_files import CannotWrite, Corpus, RunDirectory
 from torntail.explore.fuzz_finding import FuzzFinding, loss_finding

@@ -16,23 +16,17 @@ from torntail.drive.onlooker import Onlooker
 from torntail.drive.target import Target
 from torntail.explore.case_run import CaseRunner
 from torntail.explore.crash_counts import Counts
+from torntail.explore.crash_search import MODELS_OF_LEVEL
 from torntail.explore.fuzz_finding import FuzzFinding
 from torntail.explore.room import case_scratch, scratch_base
 from torntail.judge.history import Operation
 from torntail.record.scratch import Scratch
 from torntail.record.slots import Slot
 
-__all__ = ["IMAGES_A_TRIAL", "MODELS_OF_LEVEL", "Bench", "Trail", "new_bench"]
+__all__ = ["IMAGES_A_TRIAL", "Bench", "Trail", "new_bench"]
 
 IMAGES_A_TRIAL: Final = 250
 """About how many distinct disks of one plan are loaded."""
-
-MODELS_OF_LEVEL: Final[dict[str, tuple[Model, ...]]] = {
-    "none": (),
-    "process": ("kill",),
-    "power": ("kill", "ordered", "posix"),
-}
-"""Which crashes a level asks for (VD-7)."""
 
 
 class Trail:

@@ -16,7 +16,8 @@ from torntail.crash.crashes import Crash, moments
 from torntail.crash.disk import Disk, DiskImage, Model
 from torntail.crash.oplog import Acknowledged, Invoked
 from torntail.explore.crash_calls import CrashCalls, Recording
-from torntail.explore.crash_expansion import Expansion, Root, _Place
+from torntail.explore.crash_expansion import Expansion, Root
+from torntail.explore.crash_places import Place
 from torntail.explore.crash_search import Limits, PlanSearch, Violation
 from torntail.explore.fuzz_bench import Bench
 from torntail.explore.script import Case
@@ -107,7 +108,7 @@ class _InsideACall(Expansion):
         self.repairs = 0
         self._late = late
 
-    def _places(self, model: Model) -> Iterator[_Place]:
+    def _places(self, model: Model) -> Iterator[Place]:
         operations = self.recording.operations
         begin = operations.index(Invoked(self.call))
         end = begin + 1
@@ -125,14 +126,14 @@ class _InsideACall(Expansion):
             following = operations[moment.position] if moment.position < end else None
             if moment.torn is None and isinstance(following, Acknowledged):
                 continue  # The debt is stricter once it was acknowledged, on the same disk.
-            places.append(_Place(moment, self.ledgers[step], self.call))
+            places.append(Place(moment, self.ledgers[step], self.call))
         yield from places[int(self._late * len(places)) :]
 
     def _plan_nesting(
         self,
         image: DiskImage,
         crash: Crash,
-        place: _Place,
+        place: Place,
         answers: Mapping[str, Answer],
         *,
         repaired: bool,

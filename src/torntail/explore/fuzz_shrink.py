@@ -9,29 +9,28 @@ not show again as it was.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from abc import abstractmethod
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
 
-from torntail.crash.disk import Model
+from torntail.crash.disk import MODELS
 from torntail.drive.onlooker import HarnessError
 from torntail.explore.case_run import cause_of
 from torntail.explore.crash_search import Violation
 from torntail.explore.crash_shard import violation_finding
-from torntail.explore.crash_shrink import sound_calls
+from torntail.explore.dropping import Dropping
 from torntail.explore.fuzz_bench import Bench
 from torntail.explore.fuzz_disk import shows_error
 from torntail.explore.fuzz_finding import FuzzFinding, crash_finding_of
 from torntail.explore.fuzz_trial import Trial
 from torntail.explore.script import Case
-from torntail.judge.history import Append, Create, Inspect, Load, Operation
+from torntail.judge.history import Operation
 
 __all__ = ["smaller"]
 
 _RUNS: Final = 150
-_MODELS: Final[tuple[Model, ...]] = ("kill", "ordered", "posix")
 
 
 def smaller(bench: Bench, finding: FuzzFinding, still_time: Callable[[], bool]) -> FuzzFinding:
@@ -43,80 +42,38 @@ def smaller(bench: Bench, finding: FuzzFinding, still_time: Callable[[], bool]) 
     return _SmallerHistory(bench, finding, still_time).smallest()
 
 
-class _Smaller(ABC):
+class _Smaller(Dropping):
     """The search for one finding; `best` is the smallest so far."""
 
     def __init__(self, bench: Bench, finding: FuzzFinding, still_time: Callable[[], bool]) -> None:
         self.bench = bench
+        self.capabilities = bench.target.capabilities
         self.best = finding
         self.still_time = still_time
         self.runs = 0
 
+    @property
+    def calls(self) -> tuple[Operation, ...]:
+        return self.best.operations
+
     @abstractmethod
-    def shows(self, operations: tuple[Operation, ...]) -> bool:
-        """Whether these operations show the fault; then they are the best so far."""
+    def still_shows(self, operations: tuple[Operation, ...]) -> bool:
+        """As `shows`; may fail on operations that make no sense."""
 
     def smallest(self) -> FuzzFinding:
-        if not self._try_all(self.best.operations):
-            return msgspec.structs.replace(self.best, small=True)
-        before = None
-        while before != self.best.operations:
-            before = self.best.operations
-            self._drop_sessions()
-            self._drop_operations()
-            self._drop_events()
+        if self.shows(self.best.operations):
+            self.drop()
         return msgspec.structs.replace(self.best, small=True)
 
-    def _drop_sessions(self) -> None:
-        for session in dict.fromkeys(map(_session_of, self.best.operations)):
-            if session is not None:
-                self._try([one for one in self.best.operations if _session_of(one) != session])
+    def may_go_on(self) -> bool:
+        return self.runs < _RUNS and self.still_time()
 
-    def _drop_operations(self) -> None:
-        """Halves first, then ever smaller runs of operations, from the end."""
-        size = max(len(self.best.operations) // 2, 1)
-        while size:
-            end = len(self.best.operations)
-            while end > 0:
-                operations = self.best.operations
-                end = min(end, len(operations))
-                self._try([*operations[: max(end - size, 0)], *operations[end:]])
-                end -= size
-            size //= 2
-
-    def _drop_events(self) -> None:
-        for index in reversed(range(len(self.best.operations))):
-            size = len(self._events(index)) // 2
-            while size:
-                end = len(self._events(index))
-                while end > 0:
-                    events = self._events(index)
-                    end = min(end, len(events))
-                    self._try(self._with(index, [*events[: max(end - size, 0)], *events[end:]]))
-                    end -= size
-                size //= 2
-
-    def _events(self, index: int) -> Sequence[object]:
-        operations = self.best.operations
-        operation = operations[index] if index < len(operations) else None
-        return operation.events if isinstance(operation, Append) else ()
-
-    def _with(self, index: int, events: Sequence[object]) -> list[Operation]:
-        operations = list(self.best.operations)
-        operations[index] = msgspec.structs.replace(operations[index], events=tuple(events))
-        return operations
-
-    def _try(self, operations: Iterable[Operation]) -> None:
-        shorter = sound_calls(operations, self.bench.target.capabilities)
-        if shorter and _size(shorter) < _size(self.best.operations):
-            self._try_all(shorter)
-
-    def _try_all(self, operations: tuple[Operation, ...]) -> bool:
-        if self.runs >= _RUNS or not self.still_time():
+    def shows(self, calls: tuple[Operation, ...]) -> bool:
+        if not self.may_go_on():
             return False
         self.runs += 1
         try:
-            return self.shows(operations)
+            return self.still_shows(calls)
         except (HarnessError, LookupError, AssertionError):
             # Without what was dropped the plan makes no sense any more.
             return False
@@ -125,7 +82,7 @@ class _Smaller(ABC):
 class _SmallerHistory(_Smaller):
     """For a fault that shows at a call, or after a damage."""
 
-    def shows(self, operations: tuple[Operation, ...]) -> bool:
+    def still_shows(self, operations: tuple[Operation, ...]) -> bool:
         self.bench.tick()
         history, judging = self.bench.cases.run(Case("smaller", (), operations))
         for one in judging.judgements:
@@ -143,7 +100,7 @@ class _SmallerHistory(_Smaller):
 class _SmallerError(_Smaller):
     """For a fault that shows after an error of the disk, in the last of the operations."""
 
-    def shows(self, operations: tuple[Operation, ...]) -> bool:
+    def still_shows(self, operations: tuple[Operation, ...]) -> bool:
         self.bench.counts.moments += 1
         self.bench.tick()
         shown = shows_error(self.bench, self.best, operations)
@@ -164,12 +121,12 @@ class _Shows(Exception):
 class _SmallerCrash(_Smaller):
     """For a fault that shows after a crash, in the last of the operations."""
 
-    def shows(self, operations: tuple[Operation, ...]) -> bool:
+    def still_shows(self, operations: tuple[Operation, ...]) -> bool:
         crash = self.best.crash
         assert crash is not None
         trial = Trial(self.bench, crash.plan, self.bench.seed)
         used = {one.model for one in crash.chain}
-        trial.models = tuple(model for model in _MODELS if model in used)
+        trial.models = tuple(model for model in MODELS if model in used)
         trial.depth = len(crash.chain) - 1
         try:
             for operation in operations:
@@ -194,14 +151,3 @@ class _SmallerCrash(_Smaller):
         finding = crash_finding_of(crash, late=self.best.late)
         if finding.cause == self.best.cause:
             raise _Shows(finding)
-
-
-def _session_of(operation: Operation) -> str | None:
-    if isinstance(operation, Create):
-        return operation.header.id
-    return operation.session if isinstance(operation, Append | Load | Inspect) else None
-
-
-def _size(operations: Sequence[Operation]) -> tuple[int, int]:
-    events = sum(len(one.events) for one in operations if isinstance(one, Append))
-    return len(operations), events

@@ -19,7 +19,7 @@ from pathlib import Path
 from time import process_time
 from typing import Final
 
-from torntail.crash.disk import DiskImage
+from torntail.crash.disk import EMPTY_IMAGE
 from torntail.crash.oplog import Acknowledged, Invoked
 from torntail.drive.inline_store import InlineStore
 from torntail.drive.onlooker import HarnessError
@@ -53,8 +53,6 @@ _IMAGES_A_CALL: Final = 80
 _NESTED_IMAGES: Final = 60
 _ERRORS: Final = 8
 """How many errors of the disk are tried for each time one was drawn."""
-
-_EMPTY: Final = DiskImage({}, frozenset())
 
 
 @dataclass(slots=True)
@@ -90,7 +88,7 @@ class Trial:
         self._recorder: Recorder | None = None
         self._ended = False
         bench.trail.begin()
-        bench.live_slot.hold(_EMPTY)
+        bench.live_slot.hold(EMPTY_IMAGE)
         if bench.models and bench.unseen is None:
             self._recorder = Recorder(self._root).start()
 

@@ -6,15 +6,12 @@ violation is (`judge.io`).
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-import msgspec
-
 from torntail.crash.io_faults import fault_told
-from torntail.explore.crash_findings import crash_words, keep_disk
+from torntail.explore.crash_findings import crash_words, keep_record
 from torntail.explore.io_shard import IoFinding
 from torntail.explore.witness import describe_steps
 from torntail.judge.history import Observation, Refused, Reopen
@@ -60,11 +57,7 @@ def io_finding(finding: IoFinding, command: Sequence[str], witness: str | None) 
 
 def keep_io(directory: Path, finding: IoFinding) -> None:
     """Writes the disk as `disk/`, and `io.json` with the calls, the error and the crash."""
-    keep_disk(directory, finding.files, finding.directories)
-    record = msgspec.to_builtins(finding)
-    del record["files"], record["directories"]
-    text = json.dumps(record, indent=1, default=repr)
-    (directory / "io.json").write_text(text + "\n", encoding="utf-8")
+    keep_record(directory, "io.json", finding, finding.files, finding.directories)
 
 
 def _told(step: IoStep) -> str:

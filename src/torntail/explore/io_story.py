@@ -18,6 +18,7 @@ from torntail.crash.io_faults import IoFault
 from torntail.crash.oplog import Operation, Write
 from torntail.drive.inline_store import InlineStore
 from torntail.drive.target import Target
+from torntail.explore.crash_calls import answer_of
 from torntail.judge.capabilities import Capabilities
 from torntail.judge.history import (
     MARK_KEY,
@@ -132,18 +133,7 @@ class StoryTeller:
 
     def answer(self, store: InlineStore, call: IoCall) -> Answer:
         """What an open store object answers."""
-        if not isinstance(store.opened, Returned):
-            return store.opened
-        match call:
-            case Create(header=header):
-                if self.capabilities.creates == "implicit":
-                    return Returned()
-                return store.create(header)
-            case Append(session=session, events=events):
-                return store.append(session, events)
-            case Load(session=session):
-                return store.load(session)
-        return Returned()
+        return answer_of(store, call, self.capabilities)
 
 
 class _Telling:

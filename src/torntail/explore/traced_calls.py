@@ -13,7 +13,7 @@ from typing import Final
 
 from torntail.crash.disk import Disk, DiskImage
 from torntail.crash.oplog import Acknowledged, Invoked, Operation
-from torntail.drive.child_store import StoreCall, ask_store
+from torntail.drive.child_store import StoreCall, ask_each, ask_store
 from torntail.drive.python_store import CallOutcome
 from torntail.drive.target import Target
 from torntail.explore.crash_calls import CrashCalls, Followed, Recording, further_events
@@ -111,7 +111,7 @@ class TracedCalls(CrashCalls):
     def load_all(self, sessions: Sequence[str]) -> dict[str, Answer]:
         """A fresh store's answers for each session of the disk in the slot."""
         self.began()
-        answers = self._ask([("load", {"session": session}) for session in sessions])
+        _, answers = self._ask_each([("load", {"session": session}) for session in sessions])
         return dict(zip(sessions, answers, strict=True))
 
     def follow(
@@ -121,7 +121,7 @@ class TracedCalls(CrashCalls):
         calls: list[StoreCall] = [("load", {"session": session}) for session in answers]
         if self.capabilities.lists:
             calls.append(("list", {}))
-        given = self._ask(calls)
+        _, given = self._ask_each(calls)
         again = dict(zip(answers, given, strict=False))
         listed = given[-1] if self.capabilities.lists else None
         changed = self.slot.changed()
@@ -140,8 +140,13 @@ class TracedCalls(CrashCalls):
     ) -> FirstCalls:
         """As in `CrashCalls`."""
         listed: Answer | None = None
-        if self.capabilities.lists:
-            listed = self._begin(image, [("list", {})])[0]
+        self.hold(image)
+        calls: list[StoreCall] = [("list", {})] if self.capabilities.lists else []
+        opened, given = self._ask_each(calls)
+        if not isinstance(opened, Returned):
+            return FirstCalls()  # It opened on this disk before: what became of that is judged.
+        if given:
+            listed = given[0]
         alone: dict[str, Answer] = {}
         created: dict[str, Answer] = {}
         appended: dict[str, Continuation] = {}
@@ -149,24 +154,23 @@ class TracedCalls(CrashCalls):
         for session, answer in answers.items():
             load: StoreCall = ("load", {"session": session})
             if len(answers) > 1:
-                alone[session] = self._begin(image, [load])[0]
+                alone[session] = self._ask_on(image, [load])[0]
             if session not in headers:
                 continue
             if not isinstance(answer, Returned) or answer.session is None:
                 if self.capabilities.creates == "explicit":
-                    created[session] = self._begin(image, self._create(headers[session]))[0]
+                    created[session] = self._ask_on(image, self._create(headers[session]))[0]
                 continue
             events = further_events(answer.session.events)
             append: StoreCall = ("append", {"session": session, "events": events})
-            outcome = self._begin(image, [append])[0]
+            outcome = self._ask_on(image, [append])[0]
             appended[session] = Continuation(events, outcome, self._ask([load])[0])
             append = ("append", {"session": session, "events": events[:2]})
-            _, outcome, loaded = self._begin(image, [load, append, load])
+            _, outcome, loaded = self._ask_on(image, [load, append, load])
             lasting[session] = Continuation(events[:2], outcome, loaded)
         return FirstCalls(listed, alone, created, appended, lasting)
 
-    def _begin(self, image: DiskImage, calls: Sequence[StoreCall]) -> list[CallOutcome]:
-        self.began()
+    def _ask_on(self, image: DiskImage, calls: Sequence[StoreCall]) -> list[CallOutcome]:
         self.hold(image)
         return self._ask(calls)
 
@@ -192,7 +196,14 @@ class TracedCalls(CrashCalls):
 
     def _ask(self, calls: Sequence[StoreCall]) -> list[CallOutcome]:
         self._touched = True
-        outcomes = ask_store(self._driver, self.slot.path, calls, self.timeout)
+        return self._heard(ask_store(self._driver, self.slot.path, calls, self.timeout))
+
+    def _ask_each(self, calls: Sequence[StoreCall]) -> tuple[CallOutcome, list[CallOutcome]]:
+        self._touched = True
+        opened, outcomes = ask_each(self._driver, self.slot.path, calls, self.timeout)
+        return opened, self._heard(outcomes)
+
+    def _heard(self, outcomes: list[CallOutcome]) -> list[CallOutcome]:
         if any(isinstance(one, Hung) for one in outcomes):
             self.timeout = min(self.timeout, _IMPATIENT_SECONDS)
         return outcomes

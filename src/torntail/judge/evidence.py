@@ -17,7 +17,7 @@ from torntail.judge.history import Returned
 from torntail.judge.ledger import Debt, Ledger
 from torntail.judge.recovery import Answer, Breach, Recovery, RecoveryJudge, same_events
 
-__all__ = ["Evidence", "evidence_of", "unsettled"]
+__all__ = ["Evidence", "evidence_of", "recovery_breaches"]
 
 
 class Evidence(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,11 +35,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
         """Every breach of the CR clauses, judged anew."""
         ledger = Ledger(MappingProxyType(self.debts))
         judge = RecoveryJudge(self.capabilities)
-        breaches = [
-            *judge.breaches(self.recovery, ledger),
-            *unsettled(self.recovery, ledger, self.settled, self.capabilities),
-        ]
-        return breaches or [*first_call_breaches(self.recovery, ledger, self.capabilities)]
+        return recovery_breaches(judge, self.recovery, ledger, self.settled)
 
 
 def evidence_of(
@@ -62,7 +58,20 @@ def evidence_of(
     )
 
 
-def unsettled(
+def recovery_breaches(
+    judge: RecoveryJudge, recovery: Recovery, ledger: Ledger, settled: Mapping[str, Answer]
+) -> list[Breach]:
+    """Every breach of the CR clauses in a recovery; what shows only where another call comes first
+    is looked at when there is no other.
+    """
+    breaches = [
+        *judge.breaches(recovery, ledger),
+        *_unsettled(recovery, ledger, settled, judge.capabilities),
+    ]
+    return breaches or [*first_call_breaches(recovery, ledger, judge.capabilities)]
+
+
+def _unsettled(
     recovery: Recovery,
     ledger: Ledger,
     settled: Mapping[str, Answer],

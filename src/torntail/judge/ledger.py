@@ -23,7 +23,7 @@ from torntail.judge.history import (
 )
 from torntail.session import SessionEvent, SessionHeader, interrupted_turn_closers
 
-__all__ = ["Debt", "Ledger", "ledger_steps"]
+__all__ = ["Debt", "Ledger", "after_crash", "ledger_steps"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +130,19 @@ class Ledger:
                     )
                 return self._with(session, debt)
         return self
+
+
+def after_crash(ledger: Ledger) -> Ledger:
+    """What is still owed when a new process begins: no call is under way, nothing was touched."""
+    return Ledger(
+        MappingProxyType(
+            {
+                session: replace(debt, touched=False, busy="")
+                for session, debt in ledger.sessions.items()
+                if debt.submitted
+            }
+        )
+    )
 
 
 def ledger_steps(

@@ -11,27 +11,22 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
-from typing import Final, Literal, NamedTuple
 
 import msgspec
 
-from torntail.crash.crashes import Crash, Images, Moment, is_mark, moments
-from torntail.crash.disk import Disk, DiskImage, Model
-from torntail.crash.oplog import Acknowledged, Invoked, Operation, Write
-from torntail.explore.crash_calls import CrashCalls, Followed, Recording
-from torntail.judge.evidence import unsettled
-from torntail.judge.first_calls import first_call_breaches
-from torntail.judge.history import Append, Create, Load, Refused, Returned
+from torntail.crash.crashes import Crash, Images
+from torntail.crash.disk import EMPTY_IMAGE, Disk, DiskImage, Model
+from torntail.explore.crash_calls import CrashCalls, Followed, Recording, sessions_of
+from torntail.explore.crash_places import Place, disk_after_crash, ledgers_of, places_of
+from torntail.judge.evidence import recovery_breaches
+from torntail.judge.history import Append, Create, Refused, Returned
 from torntail.judge.history import Operation as Call
-from torntail.judge.ledger import Ledger, ledger_steps
+from torntail.judge.ledger import Ledger, after_crash
 from torntail.judge.recovery import Answer, Breach, Recovery, RecoveryJudge
 from torntail.scenarios.format import CrashFault
 from torntail.scenarios.outcome import image_digest, operations_digest
 
 __all__ = ["CrashLimits", "CrashReplay", "CrashSight", "NotLanded", "Stage", "Strike"]
-
-_EMPTY: Final = DiskImage({}, frozenset())
 
 
 class NotLanded(Exception):
@@ -82,14 +77,6 @@ class Stage:
     settled: Mapping[str, Answer] = field(default_factory=dict)
 
 
-class Place(NamedTuple):
-    """Where in a recording a crash is: its moment, what was owed, the call last begun."""
-
-    moment: Moment
-    ledger: Ledger
-    call: int
-
-
 @dataclass(frozen=True, slots=True)
 class Strike:
     """A crash that can happen, what it leaves, and what is owed then."""
@@ -121,7 +108,7 @@ class CrashReplay:
         # The first recording of each call that is struck: a scenario saved anew refers to these.
         self.first_recordings: list[Recording] = []
         self._digest = hashlib.sha256()
-        self._sessions = _sessions_of((*self.plan, *(c for f in self.faults for c in f.recovery)))
+        self._sessions = sessions_of((*self.plan, *(c for f in self.faults for c in f.recovery)))
         self._headers = {
             call.header.id: call.header for call in self.plan if isinstance(call, Create)
         }
@@ -139,7 +126,7 @@ class CrashReplay:
     def run(self) -> None:
         """Strikes with the first fault, and so on; raises `NotLanded` and `RecordingFailed`."""
         disks = {model: Disk(model) for model in self.models}
-        self._strike(0, Stage(_EMPTY, disks, Ledger()), self.plan)
+        self._strike(0, Stage(EMPTY_IMAGE, disks, Ledger()), self.plan)
 
     # --- one fault ------------------------------------------------------------------------------
 
@@ -165,12 +152,17 @@ class CrashReplay:
             if last:
                 self._look(strike, stage, recovery)
             else:
-                disks = {m: _disk_for(m, strike, stage.disks, recording) for m in self.models}
+                disks = {
+                    model: disk_after_crash(
+                        strike.crash, strike.place.moment, model, begun, recording.operations
+                    )
+                    for model, begun in stage.disks.items()
+                }
                 settled = self._is_settled(index, strike)
                 following = Stage(
                     strike.image,
                     disks,
-                    _after_crash(strike.place.ledger),
+                    after_crash(strike.place.ledger),
                     (*stage.chain, strike.crash),
                     stage.recordings,
                     answers if settled else {},
@@ -237,30 +229,10 @@ class CrashReplay:
         return None
 
     def places(self, model: Model, stage: Stage, recording: Recording) -> Iterator[Place]:
-        """The moments worth a crash, each with what is owed by then and the call it is in.
-
-        A mark changes no disk: an acknowledgement makes the debt stricter, so the moment before it
-        is left out; an invocation makes it milder, so the moment after it is.
-        """
-        operations = recording.operations
-        ledgers = ledger_steps(
-            recording.history, _marks(operations), self.calls.capabilities, start=stage.ledger
-        )
+        """The moments worth a crash, each with what is owed by then and the call it is in."""
+        ledgers = ledgers_of(recording, self.calls.capabilities, stage.ledger)
         self._kept.append(ledgers)
-        step = 0
-        call = -1
-        tears: Literal["all", "synced"] = "all" if model == "kill" else "synced"
-        for moment in moments(stage.disks[model], operations, tears=tears):
-            if is_mark(moment.operation) and moment.torn is None:
-                step += 1
-                if isinstance(moment.operation, Invoked):
-                    call = moment.operation.call
-                    continue
-            at = moment.position
-            following = operations[at] if at < len(operations) else None
-            if moment.torn is None and isinstance(following, Acknowledged):
-                continue
-            yield Place(moment, ledgers[step], call)
+        return places_of(stage.disks[model], model, recording.operations, ledgers)
 
     # --- what comes of a disk -------------------------------------------------------------------
 
@@ -287,42 +259,19 @@ class CrashReplay:
         return recovery, answers
 
     def _look(self, strike: Strike, stage: Stage, recovery: Recovery) -> None:
-        breaches = [*self._judge.breaches(recovery, strike.place.ledger)]
-        breaches += unsettled(recovery, strike.place.ledger, stage.settled, self.calls.capabilities)
-        breaches = breaches or [
-            *first_call_breaches(recovery, strike.place.ledger, self.calls.capabilities)
-        ]
+        ledger = strike.place.ledger
+        breaches = recovery_breaches(self._judge, recovery, ledger, stage.settled)
         self.seen(
             CrashSight(
                 (*stage.chain, strike.crash),
                 strike.image,
-                strike.place.ledger,
+                ledger,
                 recovery,
                 tuple(breaches),
                 stage.recordings,
                 stage.settled,
             )
         )
-
-
-def _marks(operations: Sequence[Operation]) -> list[tuple[int, bool]]:
-    return [
-        (operation.call, isinstance(operation, Acknowledged))
-        for operation in operations
-        if isinstance(operation, Invoked | Acknowledged)
-    ]
-
-
-def _after_crash(ledger: Ledger) -> Ledger:
-    return Ledger(
-        MappingProxyType(
-            {
-                session: replace(debt, touched=False, busy="")
-                for session, debt in ledger.sessions.items()
-                if debt.submitted
-            }
-        )
-    )
 
 
 def _continued(calls: Sequence[Call], answers: Mapping[str, Answer]) -> tuple[Call, ...]:
@@ -347,26 +296,6 @@ def _continued(calls: Sequence[Call], answers: Mapping[str, Answer]) -> tuple[Ca
     return tuple(continued)
 
 
-def _disk_for(
-    model: Model, strike: Strike, disks: Mapping[Model, Disk], recording: Recording
-) -> Disk:
-    """The disk a program finds after a crash, as another model sees it."""
-    crash, moment = strike.crash, strike.place.moment
-    if crash.model == model:
-        return crash.disk_after(moment.disk)
-    if crash.model != "kill":
-        # All that is left is durable, whichever model took the rest away.
-        return replace(crash.disk_after(moment.disk), model=model)
-    before = disk = disks[model]
-    for operation in recording.operations[: crash.position]:
-        before, disk = disk, disk.after(operation)
-    if crash.torn is None:
-        return disk
-    torn = recording.operations[crash.position - 1]
-    assert isinstance(torn, Write)
-    return before.after(msgspec.structs.replace(torn, data=torn.data[: crash.torn]))
-
-
 def _possible(crash: Crash, disk: Disk) -> bool:
     """Whether a crash, perhaps written by hand, is one that this disk knows."""
     bindings = sum(map(len, disk.changes))
@@ -384,16 +313,6 @@ def _possible(crash: Crash, disk: Disk) -> bool:
             if version not in versions or not 0 <= start <= stop:
                 return False
     return True
-
-
-def _sessions_of(calls: Sequence[Call]) -> list[str]:
-    return list(
-        dict.fromkeys(
-            call.header.id if isinstance(call, Create) else call.session
-            for call in calls
-            if isinstance(call, Create | Append | Load)
-        )
-    )
 
 
 def _spread(strikes: list[Strike], limit: int) -> list[Strike]:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from torntail.crash.devices import DeviceFault, Devices, fault_words
-from torntail.crash.disk import Disk, DiskImage
+from torntail.crash.disk import EMPTY_IMAGE, Disk, DiskImage
 from torntail.crash.oplog import Acknowledged, Invoked
 from torntail.drive.target import Target
 from torntail.explore.crash_calls import CrashCalls
@@ -32,7 +32,6 @@ from torntail.scenarios.story import device_story
 __all__ = ["replay_device"]
 
 _FAULTS: Final = 60
-_EMPTY: Final = DiskImage({}, frozenset())
 
 
 def replay_device(
@@ -40,7 +39,7 @@ def replay_device(
 ) -> Replay:
     """What a scenario with a device fault comes to; raises what the recorder raises."""
     (strike,) = (fault for fault in scenario.faults if isinstance(fault, DeviceStrike))
-    calls.hold(_EMPTY)
+    calls.hold(EMPTY_IMAGE)
     recording = calls.record(scenario.plan, None)
     devices = Devices(Disk("ordered"), recording.operations)
     marks = [

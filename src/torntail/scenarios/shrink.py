@@ -13,8 +13,8 @@ from typing import Any, Final
 
 import msgspec
 
-from torntail.crash.disk import Model
-from torntail.explore.crash_shrink import sound_calls
+from torntail.crash.disk import MODELS
+from torntail.explore.sound_calls import sound_calls
 from torntail.judge.capabilities import Capabilities
 from torntail.judge.history import MARK_KEY, Append, Create, Operation
 from torntail.scenarios.format import CrashFault, Fault, RecordedFinding, Scenario
@@ -29,7 +29,6 @@ __all__ = ["NotShown", "Shrunk", "shrink"]
 SHRINKING_RUNS: Final = 300
 """How many smaller scenarios are tried."""
 
-_MODELS: Final[tuple[Model, ...]] = ("kill", "ordered", "posix")
 _KEPT_KEYS: Final = (MARK_KEY, "callId", "id", "type", "kind", "name", "arguments")
 _SHORT: Final = 8
 
@@ -187,7 +186,7 @@ class _Shrinking:
         for index, fault in enumerate(self.best.faults):
             if not isinstance(fault, CrashFault):
                 continue
-            for model in _MODELS[: _MODELS.index(fault.model)]:
+            for model in MODELS[: MODELS.index(fault.model)]:
                 milder = msgspec.structs.replace(fault, model=model)
                 faults = self.best.faults
                 yield self._with(faults=(*faults[:index], milder, *faults[index + 1 :]))
@@ -280,6 +279,6 @@ def _size(scenario: Scenario) -> tuple[int, ...]:
         len(scenario.faults),
         len(calls),
         len(events),
-        sum(_MODELS.index(fault.model) for fault in crashes),
+        sum(MODELS.index(fault.model) for fault in crashes),
         sum(len(repr(event.data)) for event in events),
     )

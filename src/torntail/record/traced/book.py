@@ -2,7 +2,7 @@
 
 The same rules of identity as `record.ledger` has for this process, without its values, which are
 slow to import. An entry is the tag of an `oplog` operation and its fields, or one of:
-`("output", child, bytes)`; `("failed-sync", inode, pages, content)`; `("unfinished", inode)`, a
+`("output", child, bytes)`; `("fsync-failed", inode, pages, content)`; `("unfinished", inode)`, a
 write whose process was killed in it.
 """
 

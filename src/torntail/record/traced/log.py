@@ -20,13 +20,14 @@ from torntail.crash.oplog import (
     Rename,
     SyncAll,
     SyncDirectory,
+    SyncFailed,
     SyncFile,
     Truncate,
     Unlink,
     Write,
 )
 from torntail.record.replay import first_difference, replayed
-from torntail.record.traced.values import Entry, FailedSync, Output
+from torntail.record.traced.values import Entry, Output
 from torntail.record.tree import read_file
 
 __all__ = [
@@ -52,6 +53,7 @@ _KINDS: Final[dict[str, Callable[..., Operation]]] = {
         Rename,
         SyncAll,
         SyncDirectory,
+        SyncFailed,
         SyncFile,
         Truncate,
         Unlink,
@@ -90,8 +92,6 @@ def entries_of(
         if tag == "output":
             child, data = fields
             entries.append(Output(data, child))
-        elif tag == "failed-sync":
-            entries.append(FailedSync(*fields))
         elif tag == "unfinished":
             entries += _what_landed(disk, root, operations_in([*known, *entries]), *fields)
         else:
@@ -125,21 +125,7 @@ def _what_landed(
 
 def operations_in(entries: Iterable[Entry]) -> list[Operation]:
     """The operations alone."""
-    operations: list[Operation] = []
-    for entry in entries:
-        if isinstance(entry, FailedSync):
-            operations += _put_back(entry)
-        elif not isinstance(entry, Output):
-            operations.append(entry)
-    return operations
-
-
-def _put_back(failed: FailedSync) -> list[Operation]:
-    """What a failed fsync did to the file, in the words that the op log has."""
-    if failed.content is None:
-        return []
-    again = [Write(failed.inode, 0, failed.content)] if failed.content else []
-    return [Truncate(failed.inode, 0), *again]
+    return [entry for entry in entries if not isinstance(entry, Output)]
 
 
 def marked(entries: Iterable[Entry], marks: LineMarks) -> list[Operation]:
@@ -156,7 +142,7 @@ def marked(entries: Iterable[Entry], marks: LineMarks) -> list[Operation]:
             for line in lines:
                 operations += marks(entry.child, line)
         else:
-            operations += operations_in([entry])
+            operations.append(entry)
     return operations
 
 

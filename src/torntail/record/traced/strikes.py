@@ -110,7 +110,7 @@ class Strikes:
                 os.close(descriptor)
             book.maps.resized(inode, 0)
             book.maps.wrote(inode, 0, content)
-        book.entries.append(("failed-sync", inode, pages, content))
+        book.entries.append(("fsync-failed", inode, pages, content))
 
     def synced(self, inode: int | None, book: Book) -> None:
         """A file was synced, or all."""

@@ -11,13 +11,12 @@ from typing import Any, Literal
 import msgspec
 
 from torntail.crash.io_faults import IoFault, SyncFailure
-from torntail.crash.oplog import Inode, Operation
+from torntail.crash.oplog import Operation
 
 __all__ = [
     "Delay",
     "Ended",
     "Entry",
-    "FailedSync",
     "Kill",
     "Output",
     "Refuse",
@@ -62,18 +61,7 @@ class Output(msgspec.Struct, frozen=True):
     child: int = 0
 
 
-class FailedSync(msgspec.Struct, frozen=True):
-    """An fsync that was made to fail, and what became of the pages it was for.
-
-    `content` is what the file holds afterwards, if it was put back to that (`clean-old`).
-    """
-
-    inode: Inode
-    pages: Literal["clean-new", "clean-old", "dirty"]
-    content: bytes | None = None
-
-
-Entry = Operation | Output | FailedSync
+Entry = Operation | Output
 """What a traced recording consists of."""
 
 
