@@ -207,7 +207,6 @@ def test_a_command_is_a_target_with_the_claims_of_its_hello():
     assert target.driver is not None
     expected = target_of("sqlite").capabilities
     assert target.capabilities.atomic_batch
-    assert target.capabilities.takes == "json"
     assert target.capabilities.durability == "process"
     assert target.capabilities.detects == expected.detects
     assert target.arguments == ("--exec", command)

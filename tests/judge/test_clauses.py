@@ -21,7 +21,6 @@ VALUES = {
     "detects": {"torn", "gap", "bitflip"},
     "profile": {"session"},
     "repairs": {"load"},
-    "takes": {"objects"},
     "writers": {"one-locked", "many"},
 }
 

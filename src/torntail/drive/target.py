@@ -151,10 +151,9 @@ def _command(name: str, capabilities: Capabilities | None, durability: Durabilit
     if hello.dialect != "torntail":
         raise TargetError(f"the dialect {hello.dialect!r} is not spoken yet")
     claimed = capabilities if capabilities is not None else hello.capabilities
-    changes: dict[str, Any] = {"takes": "json"}
     if durability is not None:
-        changes["durability"] = durability
-    return Target(name, _no_factory, msgspec.structs.replace(claimed, **changes), driver)
+        claimed = msgspec.structs.replace(claimed, durability=durability)
+    return Target(name, _no_factory, claimed, driver)
 
 
 def _no_factory(root: Path) -> Any:

@@ -20,6 +20,7 @@ import torntail
 from torntail.drive import exits
 from torntail.drive.onlooker import HarnessError, Onlooker
 from torntail.drive.target import Factory, Target, target_of
+from torntail.explore.carried import JSON_ONLY, carried
 from torntail.explore.case_run import CaseRunner, cause_of
 from torntail.explore.cases_cl import CLOSERS
 from torntail.explore.cases_dm import DAMAGE
@@ -256,11 +257,22 @@ class _Campaign:
     # --- cases ----------------------------------------------------------------------------------
 
     def _cases(self) -> list[Case]:
-        return [
+        cases = [
             case
             for book in (READING_AND_WRITING, SESSIONS, VALUES, CLOSERS, DAMAGE)
             for case in book.cases(self._order.seed, self._target.capabilities, self._request.wants)
         ]
+        if self._target.driver is None:
+            return cases
+        kept = []
+        for case in cases:
+            less = carried(case)
+            if less is not None:
+                kept.append(less)
+                continue
+            for clause in case.clauses:
+                self._tally.moot(clause, JSON_ONLY)
+        return kept
 
     def _run_case(self, runner: CaseRunner, case: Case) -> CaseEnded:
         try:

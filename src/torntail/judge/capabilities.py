@@ -22,8 +22,7 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     second writer comes. `header`: keeps a header. `checks_seq`: refuses a wrong first seq.
     `creates`: has a `create` of its own. `repairs`: load closes an interrupted turn, durably.
     `values`: `i-json` keeps integers within 2^53-1 only, no sign of zero, no lone surrogates.
-    `lists`, `lazy`, `inspects`, `forks`: optional operations. `takes`: what a caller can hand over
-    at all; behind a driver it is JSON, so that nothing else need be refused.
+    `lists`, `lazy`, `inspects`, `forks`: optional operations.
     """
 
     profile: Literal["log", "session"] = "session"
@@ -40,7 +39,6 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     lazy: bool = True
     inspects: bool = True
     forks: bool = True
-    takes: Literal["objects", "json"] = "objects"
 
 
 def claims(capabilities: Capabilities, requirement: str) -> bool:

@@ -121,7 +121,7 @@ _ROWS: Final = (
         "otherwise `append` refuses, naming expected and got, and stores nothing. `append` to "
         "a stored session that this store object neither created nor loaded first does what "
         "`load` does."),
-    _Row("RW-3", ("takes=objects",), "what JSON cannot carry is refused",
+    _Row("RW-3", (), "what JSON cannot carry is refused",
         "A batch with anything JSON cannot carry (NaN, ±Infinity, bytes, sets, dates, cycles, "
         "a non-string key) is refused, naming the event's type and seq, and stores nothing."),
     _Row("RW-4", (), "append and load hand over private copies",
