@@ -6,9 +6,11 @@ The promises are the numbered clauses of the contract, held as data in
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
+# Not from typing, which is slow to import: the helper of each traced child starts here, too.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from torntail.explore.campaign import certify
     from torntail.judge.capabilities import Capabilities
     from torntail.plugin.suite import contract_suite

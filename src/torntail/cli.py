@@ -20,12 +20,13 @@ from typing import Any, NoReturn
 import click
 
 from torntail import __version__
+from torntail.cli_driver import driver_command
 from torntail.cli_files import inspect_command, repair_command
 from torntail.cli_fuzz import fuzz_command
 from torntail.cli_runs import save_findings
 from torntail.cli_scenarios import SCENARIO_COMMANDS
 from torntail.drive.onlooker import HarnessError
-from torntail.drive.target import TargetError, target_of
+from torntail.drive.target import EXEC, TargetError, target_of
 from torntail.explore.campaign import Interrupted, certify
 from torntail.explore.plans import UnknownPlanError
 from torntail.explore.room import NoRoom
@@ -130,11 +131,18 @@ def main(traceback: bool) -> None:
     "  torntail certify jsonl --level power --json certificate.json\n"
     "  torntail certify jsonl --durability process --level power --only CR-1\n"
     "  torntail certify jsonl --device-faults\n"
+    "  torntail certify --exec 'node drivers/node/example.mjs' --level power\n"
     "  torntail certify mypackage.store:open_store --accept 'DM-2=no copies yet'\n"
     "\b\nExit codes: 0 pass, 1 violated, 2 usage, 3 unknown, 4 broken baseline,\n"
     "130 interrupted, 143 terminated, 70 internal error.",
 )
-@click.argument("target", metavar="TARGET")
+@click.argument("target", metavar="TARGET", required=False)
+@click.option(
+    "--exec",
+    "command",
+    metavar="COMMAND",
+    help="In the place of TARGET: a driver, the store in a process of any language.",
+)
 @click.option(
     "--level",
     type=click.Choice(["none", "process", "power"]),
@@ -203,7 +211,8 @@ def main(traceback: bool) -> None:
     help="Save a scenario of each finding below this folder, for torntail replay.",
 )
 def certify_command(
-    target: str,
+    target: str | None,
+    command: str | None,
     level: Any,
     durability: Any,
     seed: int,
@@ -230,7 +239,7 @@ def certify_command(
         _fail(f"--json {json_path}: there is no directory {json_path.absolute().parent}")
     began = time.monotonic()
     try:
-        resolved = target_of(target, durability=durability)
+        resolved = target_of(target_name(target, command), durability=durability)
         with _terminated_in_order(), LiveProgress() as progress:
             certificate = certify(
                 resolved,
@@ -266,6 +275,13 @@ def certify_command(
         save_findings(certificate, durability, save_scenarios)
     print_certificate(certificate, progress.seconds, stderr=to_stdout)
     sys.exit(certificate.exit_code)
+
+
+def target_name(target: str | None, command: str | None) -> str:
+    """The name of the target that an argument or `--exec` stands for."""
+    if (target is None) == (command is None):
+        _fail("name either TARGET or --exec COMMAND")
+    return target if target is not None else f"{EXEC}{command}"
 
 
 def _selectors(only: tuple[str, ...]) -> list[str]:
@@ -346,6 +362,7 @@ def explain_command(clause_id: str) -> None:
         click.echo(f"  - {' or '.join(obligation.any_of)}{condition}")
 
 
+main.add_command(driver_command)
 main.add_command(inspect_command)
 main.add_command(repair_command)
 main.add_command(fuzz_command)

@@ -17,6 +17,7 @@ from typing import Any, Final, Self
 
 import msgspec
 
+from torntail.drive.child_store import ChildStore
 from torntail.drive.onlooker import Onlooker, Storage, StoredFile
 from torntail.drive.python_store import CallOutcome, PythonStore
 from torntail.drive.target import Target
@@ -94,7 +95,7 @@ class Runner:
         self._timeout = timeout
         self._root = directory / "case" / "root"
         self._root.mkdir(parents=True)
-        self._stores: dict[int, PythonStore] = {}
+        self._stores: dict[int, PythonStore | ChildStore] = {}
         self._marks: dict[str, dict[int, str]] = {}
         self._data_files: set[str] = set()
         self._before: Storage = {}
@@ -134,7 +135,7 @@ class Runner:
         changed = tuple(
             name
             for name in sorted(before.keys() | after.keys())
-            if (name in self._data_files or name.startswith("..") or opaque)
+            if (name in self._data_files or name.startswith("../") or opaque)
             and (before.get(name) or _NOTHING)[:2] != (after.get(name) or _NOTHING)[:2]
         )
         marks: dict[str, int] = {}
@@ -145,12 +146,10 @@ class Runner:
 
     # --- calls ----------------------------------------------------------------------------------
 
-    def open(self, number: int) -> PythonStore:
-        """The live store object of that number, made by the factory if there is none yet."""
+    def open(self, number: int) -> PythonStore | ChildStore:
+        """The live store object of that number, opened if there is none yet."""
         if number not in self._stores:
-            self._stores[number] = PythonStore(
-                self._target.factory, self._root, timeout=self._timeout
-            )
+            self._stores[number] = self._target.open(self._root, timeout=self._timeout)
         return self._stores[number]
 
     def _call(self, operation: Operation) -> Outcome:
@@ -181,7 +180,7 @@ class Runner:
             return store.opened
         return self._plain_call(store, operation)
 
-    def _plain_call(self, store: PythonStore, operation: Operation) -> CallOutcome:
+    def _plain_call(self, store: PythonStore | ChildStore, operation: Operation) -> CallOutcome:
         match operation:
             case Create():
                 if self._target.capabilities.creates == "implicit":

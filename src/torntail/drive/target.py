@@ -1,8 +1,8 @@
-"""What TARGET names: a built-in store, or `module:factory`.
+"""What TARGET names: a built-in store, `module:factory`, or `exec:command`.
 
-Decides how a factory is found, what it claims, and that it can be called and returns a store; every
-failure is a `TargetError` with one line that says what to change. Does not decide anything about
-the store's behaviour (`explore`).
+Decides how a factory or a driver is found, what it claims, and that it can be called and returns a
+store; every failure is a `TargetError` with one line that says what to change. Does not decide
+anything about the store's behaviour (`explore`).
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import difflib
 import importlib
 import inspect
 import os
+import shlex
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -18,19 +19,34 @@ from typing import Any, Final, Literal, cast
 
 import msgspec
 
+from torntail.drive.child_store import ChildStore, Driver
+from torntail.drive.conversation import DriverError
 from torntail.drive.exits import install
-from torntail.drive.python_store import KINDS
+from torntail.drive.inline_store import InlineStore
+from torntail.drive.python_store import KINDS, PythonStore
 from torntail.judge.capabilities import Capabilities
 from torntail.stores.jsonl import JsonlStore
 from torntail.stores.memory import MemoryStore
 from torntail.stores.sqlite import SqliteStore
 
-__all__ = ["BUILT_IN", "Durability", "Factory", "Target", "TargetError", "check_store", "target_of"]
+__all__ = [
+    "BUILT_IN",
+    "EXEC",
+    "Durability",
+    "Factory",
+    "Target",
+    "TargetError",
+    "check_store",
+    "target_of",
+]
 
 Factory = Callable[[Path], Any]
 Durability = Literal["none", "process", "power"]
 
 BUILT_IN: Final = ("memory", "jsonl", "sqlite")
+
+EXEC: Final = "exec:"
+"""With what the name of a target begins that is a command, the driver of a store."""
 
 _CALLS: Final = ("create", "append", "load", "list")
 
@@ -40,11 +56,34 @@ class TargetError(Exception):
 
 
 class Target(msgspec.Struct, frozen=True):
-    """A store under test: how it is named, how it is opened, what it claims."""
+    """A store under test: how it is named, how it is opened, what it claims.
+
+    With a `driver` the store lives in another process, and `factory` opens nothing.
+    """
 
     name: str
     factory: Factory
     capabilities: Capabilities
+    driver: Driver | None = None
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """How a command line names it."""
+        if self.driver is not None:
+            return "--exec", self.name.removeprefix(EXEC)
+        return (self.name,)
+
+    def open(self, root: Path, *, timeout: float) -> PythonStore | ChildStore:
+        """A store over `root`, for calls that may hang."""
+        if self.driver is not None:
+            return ChildStore(self.driver, root, timeout=timeout)
+        return PythonStore(self.factory, root, timeout=timeout)
+
+    def open_inline(self, root: Path, *, timeout: float = 30.0) -> InlineStore | ChildStore:
+        """A store over `root` for many short lives; only calls in another process are timed."""
+        if self.driver is not None:
+            return ChildStore(self.driver, root, timeout=timeout)
+        return InlineStore(self.factory, root)
 
 
 def target_of(
@@ -62,6 +101,8 @@ def target_of(
         factory, title = name, _title(name)
     elif name in BUILT_IN:
         return _built_in(name, capabilities, durability)
+    elif name.startswith(EXEC):
+        return _command(name, capabilities, durability)
     else:
         factory, title = _import(name), name
     _check_signature(title, factory)
@@ -93,6 +134,30 @@ def _built_in(
         claims = Capabilities(durability=kept, atomic_batch=True)
         factory = lambda root: SqliteStore(root / "sessions.db", durability=kept)  # noqa: E731
     return Target(name, factory, capabilities or claims)
+
+
+def _command(name: str, capabilities: Capabilities | None, durability: Durability | None) -> Target:
+    try:
+        command = shlex.split(name.removeprefix(EXEC))
+    except ValueError as error:
+        raise TargetError(f"{name!r} is no command: {error}") from None
+    if not command:
+        raise TargetError("--exec needs a command, as in --exec 'node driver.mjs'")
+    driver = Driver(command)
+    try:
+        hello = driver.hello
+    except DriverError as error:
+        raise TargetError(f"{error}; torntail driver check --exec … tells more") from None
+    if hello.dialect != "torntail":
+        raise TargetError(f"the dialect {hello.dialect!r} is not spoken yet")
+    claimed = capabilities if capabilities is not None else hello.capabilities
+    if durability is not None:
+        claimed = msgspec.structs.replace(claimed, durability=durability)
+    return Target(name, _no_factory, claimed, driver)
+
+
+def _no_factory(root: Path) -> Any:
+    raise TargetError("a driver's store is not opened in this process")
 
 
 def _title(factory: Factory) -> str:

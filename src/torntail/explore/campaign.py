@@ -20,6 +20,7 @@ import torntail
 from torntail.drive import exits
 from torntail.drive.onlooker import HarnessError, Onlooker
 from torntail.drive.target import Factory, Target, target_of
+from torntail.explore.carried import JSON_ONLY, carried
 from torntail.explore.case_run import CaseRunner, cause_of
 from torntail.explore.cases_cl import CLOSERS
 from torntail.explore.cases_dm import DAMAGE
@@ -160,7 +161,7 @@ def certify(
 
 
 def _command(target: Target, request: Request, seed: int, durability: str | None) -> list[str]:
-    command = ["torntail", "certify", target.name, "--seed", str(seed)]
+    command = ["torntail", "certify", *target.arguments, "--seed", str(seed)]
     if request.explicit_level:
         command += ["--level", request.level]
     if durability is not None:
@@ -279,11 +280,22 @@ class _Campaign:
     # --- cases ----------------------------------------------------------------------------------
 
     def _cases(self) -> list[Case]:
-        return [
+        cases = [
             case
             for book in (READING_AND_WRITING, SESSIONS, VALUES, CLOSERS, DAMAGE)
             for case in book.cases(self._order.seed, self._target.capabilities, self._request.wants)
         ]
+        if self._target.driver is None:
+            return cases
+        kept = []
+        for case in cases:
+            less = carried(case)
+            if less is not None:
+                kept.append(less)
+                continue
+            for clause in case.clauses:
+                self._tally.moot(clause, JSON_ONLY)
+        return kept
 
     def _run_case(self, runner: CaseRunner, case: Case) -> CaseEnded:
         try:

@@ -11,11 +11,12 @@ from collections.abc import Callable, Sequence
 from torntail.crash.disk import EMPTY_IMAGE, Disk, Model
 from torntail.crash.oplog import is_sync
 from torntail.drive.target import Target
-from torntail.explore.crash_calls import CrashCalls, Recording, sessions_of
+from torntail.explore.crash_calls import Recording, sessions_of
 from torntail.explore.crash_counts import Counts
 from torntail.explore.crash_expansion import Expansion, Root
 from torntail.explore.crash_search import Limits, PlanSearch, Violation
 from torntail.explore.script import Case
+from torntail.explore.traced_calls import calls_on
 from torntail.judge.ledger import Ledger
 from torntail.judge.recovery import RecoveryJudge
 from torntail.record.slots import Slot
@@ -42,7 +43,7 @@ class CrashRun:
         began: Callable[[], object] = lambda: None,
         recorded: Callable[[Recording], None] = lambda recording: None,
     ) -> None:
-        self.calls = CrashCalls(target, slot, began)
+        self.calls = calls_on(target, slot, began)
         self.models = tuple(models)
         self.seed = seed
         self.limits = limits or Limits()

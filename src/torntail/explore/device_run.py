@@ -18,6 +18,7 @@ from torntail.drive.target import Target
 from torntail.explore.crash_calls import CrashCalls
 from torntail.explore.crash_places import ledgers_of
 from torntail.explore.script import Case
+from torntail.explore.traced_calls import calls_on
 from torntail.judge.devices import (
     DEVICE_OUTCOMES,
     DeviceOutcome,
@@ -61,7 +62,7 @@ class DeviceRun:
 
     def run(self, plan: Case) -> None:
         """Records a plan and strikes it; raises what the recorder raises for an unseen write."""
-        crash_calls = CrashCalls(self.target, self.slot)
+        crash_calls = calls_on(self.target, self.slot)
         self.slot.hold(EMPTY_IMAGE)
         recording = crash_calls.record(plan.operations, None)
         self.plans += 1

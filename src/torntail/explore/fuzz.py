@@ -21,7 +21,7 @@ import msgspec
 
 from torntail.drive import exits
 from torntail.drive.onlooker import Onlooker
-from torntail.drive.target import BUILT_IN, Durability, Factory, Target, target_of
+from torntail.drive.target import BUILT_IN, Durability, Factory, Target, TargetError, target_of
 from torntail.explore.case_run import CaseRunner
 from torntail.explore.crash_search import MODELS_OF_LEVEL
 from torntail.explore.crash_workers import hang_reason
@@ -103,6 +103,8 @@ def fuzz(
         CannotWrite: the files of the run cannot be written.
     """
     target = factory if isinstance(factory, Target) else target_of(factory, durability=durability)
+    if target.driver is not None:
+        raise TargetError("fuzz does not speak to drivers yet; certify --exec does")
     if max_time_seconds is None and max_examples is None:
         max_time_seconds = DEFAULT_SECONDS
     asked = level or target.capabilities.durability

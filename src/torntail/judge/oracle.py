@@ -305,7 +305,7 @@ class _Judge:
         """What is wrong although the outcome is right: header, report, copy, bytes changed."""
         operation, outcome = observation.operation, observation.outcome
         problems = []
-        outside = [name for name in observation.changed if name.startswith("..")]
+        outside = [name for name in observation.changed if name.startswith("../")]
         if outside:
             text = f"{call_name(operation)} wrote outside its directory: {', '.join(outside)}"
             problems.append(_Problem(text, "RW-10"))

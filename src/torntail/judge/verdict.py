@@ -58,11 +58,11 @@ LIMITS: Final = (
     "damage is made between calls, with the store closed; not while it runs",
     "crashes are those of the models kill, ordered and posix over the plans that were run; bytes "
     "that an fsync has made durable are taken to stay (device faults are not part of this)",
-    "file operations are recorded inside Python: of a store that writes by other means nothing is "
-    "said about crashes and I/O errors; syncs by foreign code (ctypes, cffi, C extensions) are "
-    "not seen, and make a store look worse than it is",
-    "I/O errors strike writes, opens for writing, syncs and changes of names, never reads; EINTR "
-    "does not reach a Python store",
+    "file operations of a Python store are recorded inside Python: of one that writes by other "
+    "means nothing is said about crashes and I/O errors; syncs by foreign code (ctypes, cffi, C "
+    "extensions) are not seen, and make a store look worse than it is",
+    "I/O errors strike writes, opens for writing, syncs and changes of names of a Python store, "
+    "never reads, and nothing behind a driver; EINTR does not reach a Python store",
     "IO-3: not judged is a kill between a failed fsync and the cut, followed by a load in the same "
     "boot; nor a power cut after a new store object has taken over bytes that could not be cut off",
 )

@@ -46,6 +46,7 @@ __all__ = [
     "RecordingFailed",
     "Unmodelled",
     "UnseenWrite",
+    "difference",
     "disk_of",
 ]
 
@@ -153,9 +154,9 @@ class Recorder:
             except FileNotFoundError as error:
                 raise UnseenWrite(ledger.relative(error.filename), "is gone") from error
             expected = replayed(self.disk, ledger.operations).image()
-            difference = _difference(found, expected)
-            if difference is not None:
-                raise UnseenWrite(*difference)
+            differs = difference(found, expected)
+            if differs is not None:
+                raise UnseenWrite(*differs)
 
 
 def disk_of(image: DiskImage) -> Disk:
@@ -181,7 +182,7 @@ def disk_of(image: DiskImage) -> Disk:
     )
 
 
-def _difference(found: DiskImage, expected: DiskImage) -> tuple[str, str] | None:
+def difference(found: DiskImage, expected: DiskImage) -> tuple[str, str] | None:
     """The first path on which the real directory and the replayed log differ, and how."""
     if found == expected and found.links == expected.links:
         return None

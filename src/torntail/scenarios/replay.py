@@ -25,6 +25,7 @@ from torntail.drive.target import Durability, Target, target_of
 from torntail.explore.case_run import check_opens
 from torntail.explore.crash_calls import CrashCalls
 from torntail.explore.room import case_scratch, scratch_base
+from torntail.explore.traced_calls import calls_on
 from torntail.judge.capabilities import Capabilities, claims
 from torntail.judge.clauses import clause
 from torntail.judge.history import Damage, Reopen
@@ -204,7 +205,7 @@ class Replayer:
         if self._slot is None:
             scratch = self._stack.enter_context(Scratch(scratch_base()))
             self._slot = self._stack.enter_context(Slot(scratch))
-        return CrashCalls(target, self._slot, self._tick)
+        return calls_on(target, self._slot, self._tick)
 
     # --- the ways of carrying out ---------------------------------------------------------------
 

@@ -148,17 +148,18 @@ def parse_header(line: bytes) -> SessionHeader:
     return SessionHeader.from_json(parse_json(line))
 
 
-def parse_json(line: bytes) -> Json:
+def parse_json(line: bytes, *, maximum_depth: int = MAXIMUM_DEPTH) -> Json:
     """The value of a strict JSON text; raises `MalformedRecord` saying what is wrong with it."""
     try:
         value = orjson.loads(line)
         if orjson.dumps(value) == line and (
-            line.count(b"{") + line.count(b"[") <= MAXIMUM_DEPTH or _depth(line) <= MAXIMUM_DEPTH
+            line.count(b"{") + line.count(b"[") <= maximum_depth
+            or _depth(line, maximum_depth) <= maximum_depth
         ):
             return value
     except (ValueError, TypeError):
         pass
-    return _parse_slowly(line)
+    return _parse_slowly(line, maximum_depth)
 
 
 def leading_object_end(text: bytes) -> int | None:
@@ -185,7 +186,7 @@ def leading_object_end(text: bytes) -> int | None:
     return None
 
 
-def _depth(text: bytes) -> int:
+def _depth(text: bytes, maximum_depth: int = MAXIMUM_DEPTH) -> int:
     """The deepest level of nesting of the value `text` begins with, as far as it matters.
 
     Looks no further than to the end of that value, a string that never ends, or the first level
@@ -197,7 +198,7 @@ def _depth(text: bytes) -> int:
             case b"{" | b"[":
                 depth += 1
                 deepest = max(deepest, depth)
-                if depth > MAXIMUM_DEPTH:
+                if depth > maximum_depth:
                     break
             case b"}" | b"]":
                 depth -= 1
@@ -208,7 +209,7 @@ def _depth(text: bytes) -> int:
     return deepest
 
 
-def _parse_slowly(line: bytes) -> Json:
+def _parse_slowly(line: bytes, maximum_depth: int = MAXIMUM_DEPTH) -> Json:
     if len(line) > MAXIMUM_RECORD_BYTES:
         raise MalformedRecord(f"longer than {MAXIMUM_RECORD_BYTES} bytes")
     if not line.strip(_BLANK):
@@ -222,8 +223,9 @@ def _parse_slowly(line: bytes) -> Json:
         raise MalformedRecord("byte order mark")
     # Before the recursive parser runs, so that a line of a million brackets cannot exhaust the
     # interpreter's stack.
-    if line.count(b"{") + line.count(b"[") > MAXIMUM_DEPTH and _depth(line) > MAXIMUM_DEPTH:
-        raise MalformedRecord(f"more than {MAXIMUM_DEPTH} levels of nesting")
+    brackets = line.count(b"{") + line.count(b"[")
+    if brackets > maximum_depth and _depth(line, maximum_depth) > maximum_depth:
+        raise MalformedRecord(f"more than {maximum_depth} levels of nesting")
     try:
         return _STRICT.decode(text)
     except json.JSONDecodeError as error:
