@@ -34,12 +34,14 @@ class SmallStore:
                 return
             if session not in self.next_seq:
                 self.load(session)
+            if session in self.dead:
+                raise OSError(f"a write or a sync of {path} failed: open the store again")
             start = self.next_seq[session]
             for expected, event in enumerate(batch, start):
                 if event.seq != expected:
                     raise ValueError(f"expected seq {expected}, got {event.seq}")
-            if session in self.dead or identity(path) != self.left[session]:
-                raise OSError(f"{path} failed, or is not as it was left: open the store again")
+            if identity(path) != self.left[session]:
+                raise OSError(f"{path} is not as it was left: open the store again")
             try:
                 self.write(path, os.O_APPEND | os.O_CREAT, content)
             except OSError as error:
@@ -57,8 +59,12 @@ class SmallStore:
                     break  # Torn: all before it is kept, and the rest is cut off.
                 events.append(event)
                 good += len(line)
-            if session not in self.next_seq:
-                self.write(path, os.O_APPEND, b"", length=good)
+            if session not in self.next_seq and session not in self.dead:
+                try:
+                    self.write(path, os.O_APPEND, b"", length=good)
+                except SyncFailed:
+                    self.dead.add(session)
+                    raise
                 self.next_seq[session], self.left[session] = len(events), identity(path)
             return events
 
