@@ -20,6 +20,7 @@ from torntail.drive.inline_store import InlineStore
 from torntail.drive.target import Target
 from torntail.judge.capabilities import Capabilities
 from torntail.judge.history import (
+    MARK_PATTERN,
     Append,
     Create,
     History,
@@ -44,7 +45,7 @@ __all__ = [
 ]
 
 
-_MARK: Final = re.compile(rb"\bmark-[0-9a-z]{8}-\d{4}")
+_MARK: Final = re.compile(MARK_PATTERN)
 """What stands in the data of every event of a plan (`Script.mark`)."""
 
 
