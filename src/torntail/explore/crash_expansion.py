@@ -82,8 +82,8 @@ class Expansion:
         """Visits every moment under every model."""
         seen: set[tuple[int, int]] = set()
         try:
-            # Where the search is about to end, each model gets a part of what is left, and so do the
-            # crashes of recoveries.
+            # Where the search is about to end, each model gets a part of what is left, and so do
+            # the crashes of recoveries.
             kept = self.search.left() // 3 if self.search.limits.depth else 0
             for number, model in enumerate(self.search.models):
                 left = max(0, self.search.left() - kept)
