@@ -11,7 +11,7 @@ import signal
 import sys
 import tempfile
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from tests.zoo.careful import CarefulStore
@@ -194,3 +194,33 @@ leaves_a_child = factory(LeavesAChild, durability="power")
 leaves_a_thread = factory(LeavesAThread, durability="power")
 raises_more_oddly = factory(RaisesMoreOddly, durability="power")
 meets = factory(Meets, durability="power")
+
+
+class MakesHolesWithoutEnd(CarefulStore):
+    """Reserves a terabyte, which takes no room, beside each log."""
+
+    def first_flush(self, path: Path, header: bytes, lines: Sequence[bytes]) -> None:
+        with path.with_suffix(".reserve").open("wb") as file:
+            file.truncate(1 << 40)
+        super().first_flush(path, header, lines)
+
+
+class MakesAHoleForAMoment(CarefulStore):
+    """Tries out how long a log may become, and takes it back."""
+
+    def first_flush(self, path: Path, header: bytes, lines: Sequence[bytes]) -> None:
+        with path.with_suffix(".reserve").open("wb") as file:
+            file.truncate(1 << 40)
+        path.with_suffix(".reserve").unlink()
+        super().first_flush(path, header, lines)
+
+
+class MakesAHoleAfterACrash(_Hostile):
+    def strike(self) -> None:
+        with (self.root / "reserve").open("wb") as file:
+            file.truncate(1 << 40)
+
+
+makes_holes_without_end = factory(MakesHolesWithoutEnd, durability="power")
+makes_a_hole_for_a_moment = factory(MakesAHoleForAMoment, durability="power")
+makes_a_hole_after_a_crash = factory(MakesAHoleAfterACrash, durability="power")

@@ -47,6 +47,15 @@ def test_a_store_without_any_sync_is_found_and_the_doubt_is_told() -> None:
     assert any(note.startswith("not one sync of this store was seen") for note in certificate.notes)
 
 
+def test_what_a_store_loses_that_never_syncs_is_shown_once() -> None:
+    certificate = certify(
+        "tests.zoo.crashing:no_fsync", level="power", only=["CR"], images=600, workers=1, runs=None
+    )
+    broken = {clause for clause, state in states(certificate).items() if state == "fail"}
+    assert {"CR-1", "CR-3"} <= broken
+    assert [finding.clause for finding in certificate.findings] == ["CR-1"]
+
+
 def test_of_a_store_that_syncs_too_little_that_is_not_told() -> None:
     certificate = crashed("tests.zoo.crashing:no_fsync_on_append", "CR-1", workers=1)
     assert states(certificate) == {"CR-1": "fail"}

@@ -143,3 +143,30 @@ def test_an_alarm_that_was_taken_does_not_keep_this_process() -> None:
     )
     assert done.returncode == -9
     assert "torntail: a call had not returned after 2 s, and no alarm ends it" in done.stderr
+
+
+def test_a_file_without_end_is_told_of_and_not_read() -> None:
+    certificate = crashed("makes_holes_without_end", plan="first-turn")
+    assert certificate.baseline_error is not None
+    assert certificate.baseline_error.startswith(
+        "the store made a file 1,099,511,627,776 bytes long"
+    )
+    assert certificate.exit_code == 4
+
+
+def test_a_file_that_had_no_end_for_a_moment_is_told_of() -> None:
+    certificate = crashed("makes_a_hole_for_a_moment", plan="first-turn")
+    states = {result.state for result in certificate.results}
+    assert states == {"unknown", "not applicable"}
+    notes = " ".join(result.note for result in certificate.results)
+    assert "reserve': is 1,099,511,627,776 bytes long" in notes
+    assert certificate.exit_code == 3
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_file_without_end_that_a_load_makes_is_a_harness_error_with_the_cause(
+    workers: int,
+) -> None:
+    certificate = crashed("makes_a_hole_after_a_crash", workers=workers, plan="turn-by-turn")
+    assert "'reserve' is 1,099,511,627,776 bytes long" in " ".join(certificate.harness_errors)
+    assert certificate.exit_code == 3

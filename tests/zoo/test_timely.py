@@ -10,7 +10,8 @@ from torntail import certify
 
 
 @pytest.mark.parametrize(
-    "name", ["trusts_a_newer_size", "keeps_what_it_read", "touches_on_each_load"]
+    "name",
+    ["trusts_a_newer_size", "keeps_what_it_read", "touches_on_each_load", "locks_by_process"],
 )
 def test_a_store_that_goes_by_the_times_of_its_files_is_not_accused(name: str) -> None:
     target = f"tests.zoo.timely:{name}"

@@ -1,13 +1,15 @@
-"""Stores that go by the times of their files, and are right to; none of them may be accused."""
+"""Stores that go by the times of their files, or by which process wrote them, and are right to."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 from tests.zoo.careful import CarefulStore
 from tests.zoo.plain import factory
-from torntail.stores.contract import LoadResult
+from torntail.session import SessionEvent
+from torntail.stores.contract import LoadResult, WriterConflict
 
 _READ: dict[Path, tuple[tuple[int, int], bytes]] = {}
 
@@ -84,3 +86,46 @@ class RewritesOnEachLoad(CarefulStore):
 
 touches_on_each_load = factory(TouchesOnEachLoad, durability="process")
 rewrites_on_each_load = factory(RewritesOnEachLoad, durability="process")
+
+
+class LocksByProcess(CarefulStore):
+    """A lock file names the process that writes; that of a process that is gone is taken over."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self.held: list[Path] = []
+
+    def lock(self, session_id: str) -> None:
+        lock = self.root / f"{self.name(session_id)}.process"
+        if lock in self.held:
+            return
+        if lock.exists() and _lives(lock.read_bytes()):
+            raise WriterConflict(session_id, lock, "another process writes it")
+        self.root.mkdir(exist_ok=True)
+        lock.write_text(f"{os.getpid()}\n")
+        self.held.append(lock)
+
+    def append(self, session_id: str, events: Iterable[SessionEvent]) -> None:
+        if session_id in self.announced or self.present(session_id) is not None:
+            self.lock(session_id)
+        super().append(session_id, events)
+
+    def close(self) -> None:
+        for lock in self.held:
+            lock.unlink(missing_ok=True)
+        self.held.clear()
+        super().close()
+
+
+def _lives(named: bytes) -> bool:
+    digits, end, _ = named.partition(b"\n")
+    if not end or not digits.isdigit():
+        return False
+    try:
+        os.kill(int(digits), 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    return True
+
+
+locks_by_process = factory(LocksByProcess, durability="power")

@@ -30,7 +30,14 @@ from typing import Any, BinaryIO, Final, NamedTuple, Self
 
 from torntail.judge.history import MARK_PATTERN, Damage, Damaged, NotPossible
 
-__all__ = ["HarnessError", "Onlooker", "Storage", "StoredFile", "take_snapshot"]
+__all__ = [
+    "HarnessError",
+    "Onlooker",
+    "Storage",
+    "StorageTooLarge",
+    "StoredFile",
+    "take_snapshot",
+]
 
 _MARK: Final = re.compile(MARK_PATTERN)
 _SIDE_FILES: Final = ("-wal", "-shm", "-journal")
@@ -38,6 +45,13 @@ _SIDE_FILES: Final = ("-wal", "-shm", "-journal")
 
 class HarnessError(Exception):
     """torntail itself failed, so that nothing is proven about the store."""
+
+
+class StorageTooLarge(HarnessError):
+    """The store made a file that is too long to be looked at, be it a hole for the most part."""
+
+
+_LARGEST_FILE_BYTES: Final = 1 << 28
 
 
 class StoredFile(NamedTuple):
@@ -114,6 +128,12 @@ def _look_again(folder: str, names: list[str], scratch: Path, seen: _Cache) -> S
 
 def _look_at(path: str, scratch: Path) -> StoredFile:
     with open(path, "rb") as file:
+        size_bytes = os.fstat(file.fileno()).st_size
+        if size_bytes > _LARGEST_FILE_BYTES:
+            raise StorageTooLarge(
+                f"the store made a file {size_bytes:,} bytes long, {os.path.basename(path)!r}: "
+                f"{_LARGEST_FILE_BYTES:,} are looked at at most"
+            )
         content = file.read()
     if content.startswith(b"SQLite format 3\0"):
         with contextlib.suppress(sqlite3.Error, OSError):
@@ -209,6 +229,8 @@ class Onlooker:
             answer = pickle.load(self._process.stdout)
         except (OSError, EOFError) as error:
             raise HarnessError(f"the onlooker process died: {error}") from error
+        if isinstance(answer, StorageTooLarge):
+            raise answer
         if isinstance(answer, BaseException):
             raise HarnessError(f"the onlooker failed at {request[0]}: {answer!r}") from answer
         return answer

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from torntail.drive.onlooker import HarnessError, Onlooker
+from torntail.drive.onlooker import HarnessError, Onlooker, StorageTooLarge
 from torntail.drive.runner import Runner, hangs, keep_storage, run_history
 from torntail.drive.target import Target, TargetError, check_store
 from torntail.explore.room import lacks_room, no_room_in
@@ -57,7 +57,10 @@ class CaseRunner:
         log.load()
         with self._directory() as directory:
             check_opens(self._target, directory, self._onlooker, self.call_timeout)
-            history = self._history(script.operations, directory)
+            try:
+                history = self._history(script.operations, directory)
+            except StorageTooLarge as error:
+                return str(error)
         judging = judge(history, self._target.capabilities)
         if judging.harness_error:
             raise HarnessError(judging.harness_error)

@@ -8,18 +8,21 @@ with a session, whose log another one loads. Does not decide which disks are tri
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from torntail.crash.disk import Disk, DiskImage
-from torntail.crash.oplog import Acknowledged, Invoked, Operation
+from torntail.crash.disk import EMPTY_IMAGE, Disk, DiskImage
+from torntail.crash.oplog import Acknowledged, Invoked, Operation, Write
 from torntail.drive.inline_store import InlineStore
 from torntail.drive.target import Target
+from torntail.explore.apart import CAN_WORK_APART, worked_apart
 from torntail.judge.capabilities import Capabilities
 from torntail.judge.history import (
+    MARK_PATTERN,
     Append,
     Create,
     History,
@@ -44,7 +47,7 @@ __all__ = [
 ]
 
 
-_MARK: Final = re.compile(rb"\bmark-[0-9a-z]{8}-\d{4}")
+_MARK: Final = re.compile(MARK_PATTERN)
 """What stands in the data of every event of a plan (`Script.mark`)."""
 
 
@@ -81,6 +84,7 @@ class CrashCalls:
         self._root = Path(slot.path)
         self._touched = True
         self._logs: frozenset[str] = frozenset()
+        self._names_process = False
 
     # --- the disk -------------------------------------------------------------------------------
 
@@ -97,8 +101,28 @@ class CrashCalls:
     # --- calls ----------------------------------------------------------------------------------
 
     def record(self, calls: Sequence[Call], disk: Disk | None) -> Recording:
-        """Makes calls on the store in the slot, recording its file operations."""
+        """Makes calls on the store in the slot, recording its file operations.
+
+        A store that writes down which process it is in makes them in one that is dead afterwards.
+        """
         self.began()
+        if self._names_process:
+            return self._record_apart(calls, disk)
+        begin = EMPTY_IMAGE if disk is None else disk.image()
+        recording = self._record(calls, disk)
+        if disk is None:
+            self._logs = frozenset(filter(self._holds_events, self.slot.changed()))
+        if CAN_WORK_APART and _names_process(recording):
+            self._names_process = True
+            self.hold(begin)
+            return self._record_apart(calls, disk)
+        return recording
+
+    def _record_apart(self, calls: Sequence[Call], disk: Disk | None) -> Recording:
+        self._touched = True
+        return worked_apart(lambda: self._record(calls, disk))
+
+    def _record(self, calls: Sequence[Call], disk: Disk | None) -> Recording:
         history: list[Observation] = []
         store: InlineStore | None = None
         with Recorder(self.slot.path, disk) as recorder:
@@ -115,8 +139,6 @@ class CrashCalls:
             if store is not None:
                 store.close()
             recorder.check()
-            if disk is None:
-                self._logs = frozenset(filter(self._holds_events, self.slot.changed()))
         return Recording(tuple(recorder.operations), tuple(history))
 
     def load_all(self, sessions: Sequence[str]) -> dict[str, Answer]:
@@ -236,6 +258,13 @@ class CrashCalls:
         loaded = store.load(session)
         store.close()
         return Continuation(events, appended, loaded, wrong, created)
+
+
+def _names_process(recording: Recording) -> bool:
+    """Whether the id of this process was written anywhere."""
+    number = re.compile(rb"(?<!\d)%d(?!\d)" % os.getpid())
+    writes = [one for one in recording.operations if isinstance(one, Write)]
+    return any(number.search(one.data) for one in writes)
 
 
 def answer_of(store: InlineStore, call: object, capabilities: Capabilities) -> Answer:

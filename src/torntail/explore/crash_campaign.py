@@ -141,13 +141,14 @@ def _importable(name: str) -> bool:
 def _to_shorten(result: CrashResult, wanted: Callable[[str], bool]) -> list[CrashFinding]:
     """The first finding of each cause that is reported, but for those that cost a process."""
     fatal = {loss.reason for loss in result.losses}
-    first: dict[str, CrashFinding] = {}
-    for finding in result.findings:
-        lost = any(reason in finding.sentence for reason in fatal)
-        if wanted(finding.clause) and finding.chain and not lost:
-            first.setdefault(finding.cause, finding)
+    shown = result.grouped(finding for finding in result.findings if wanted(finding.clause))
+    first = [
+        finding
+        for finding in shown.values()
+        if finding.chain and not any(reason in finding.sentence for reason in fatal)
+    ]
     result.histories = len(first)
-    return list(first.values())
+    return first
 
 
 class _Workers:

@@ -82,9 +82,12 @@ class Expansion:
         """Visits every moment under every model."""
         seen: set[tuple[int, int]] = set()
         try:
+            # Where the search is about to end, each model gets a part of what is left, and so do
+            # the crashes of recoveries.
+            kept = self.search.left() // 3 if self.search.limits.depth else 0
             for number, model in enumerate(self.search.models):
-                # Where the search is about to end, each model gets a part of what is left.
-                share = -(-self.search.left() // (len(self.search.models) - number))
+                left = max(0, self.search.left() - kept)
+                share = -(-left // (len(self.search.models) - number))
                 self._expand_under(model, seen, min(self.limit, share))
         finally:
             self._count()

@@ -30,6 +30,7 @@ from torntail.record.foreign import foreign_syncs
 from torntail.record.install import standing
 from torntail.record.scratch import Scratch
 from torntail.record.slots import Slot
+from torntail.record.tree import ForeignEntry
 
 __all__ = ["CallHung", "search_here", "shorten_here"]
 
@@ -76,7 +77,7 @@ def search_here(
             as_fatal(finding, CallHung, reason) if reason in finding.sentence else finding
             for finding in result.findings
         ]
-    except (OSError, RuntimeError, HarnessError) as error:
+    except (OSError, RuntimeError, HarnessError, ForeignEntry) as error:
         # Ours, not the store's: a full scratch space, a recorder that stands already.
         result.errors.append(told(error))
     else:
@@ -108,7 +109,7 @@ def shorten_here(
                 shorter = smallest_history(target, finding, seed=seed, slot=slot, began=began)
                 result.keep_shortened(shorter)
                 progress(result)
-    except (CallHung, OSError, RuntimeError, HarnessError):
+    except (CallHung, OSError, RuntimeError, HarnessError, ForeignEntry):
         return  # What was found stands, with the history it was found by.
 
 

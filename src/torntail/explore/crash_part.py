@@ -173,9 +173,8 @@ def crash_part(
                 f"crashing: without any fault, plan {one.plan} breaks {one.clause}: {one.sentence}"
             )
     findings: dict[str, Finding] = {}
-    for one in wanted:
-        if one.cause not in findings:
-            findings[one.cause] = _reported(one, command, runs)
+    for one in result.grouped(wanted).values():
+        findings[one.cause] = _reported(one, command, runs)
     for struck in sorted(result.io_findings.values(), key=lambda one: (one.clause, one.calls)):
         if request.wants(struck.clause):
             findings[struck.cause] = _reported_error(struck, command, runs)
@@ -183,6 +182,7 @@ def crash_part(
         tally.moot(clause, reason)
     if crashes or errors or findings:
         failed = [(finding.clause, finding.sentence) for finding in findings.values()]
+        failed += [(breach.clause, breach.sentence) for breach in wanted]
         tally.add_crashes(total.executed, failed, total.situations)
     if doubted:
         tally.not_crashed(
@@ -248,7 +248,8 @@ def _notes(request: Request, result: CrashResult) -> tuple[str, ...]:
     if "kill" not in models and not result.total().syncs:
         habits += (
             "not one sync of this store was seen, so it loses what it acknowledged when power "
-            "fails; a sync made by foreign code (cffi, a C extension) would not be seen",
+            "fails: shown once, whatever clauses that breaks; a sync made by foreign code (cffi, a "
+            "C extension) would not be seen",
         )
     if models == {"posix"}:
         return (

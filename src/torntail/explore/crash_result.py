@@ -5,6 +5,7 @@ Adds up the shares of many workers. Decides nothing.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import msgspec
@@ -62,6 +63,25 @@ class CrashResult:
         """The sync functions that it has looked up where no call of them is seen."""
         names = [name for report in self.reports.values() for name in report.foreign]
         return tuple(dict.fromkeys(names))
+
+    def grouped(self, findings: Iterable[CrashFinding]) -> dict[str, CrashFinding]:
+        """The finding to show of each cause.
+
+        Whatever a store loses with power that never syncs has that one cause, in every clause; of
+        those the loss of what was acknowledged is shown. What needs no power loss is not among
+        them, and where anything is synced nothing is sure.
+        """
+        shown: dict[str, CrashFinding] = {}
+        never_syncs = not self.total().syncs
+        for finding in findings:
+            cause = finding.cause
+            lost_with_power = any(crash.model != "kill" for crash in finding.chain)
+            if never_syncs and lost_with_power:
+                cause = "never syncs"
+            known = shown.get(cause)
+            if known is None or (known.clause != "CR-1" and finding.clause == "CR-1"):
+                shown[cause] = finding
+        return shown
 
     def keep_shortened(self, finding: CrashFinding) -> None:
         """Takes a finding whose history was made small in the place of the one with its cause."""

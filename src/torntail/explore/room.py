@@ -17,6 +17,7 @@ from typing import Final
 
 from torntail.drive.onlooker import HarnessError
 from torntail.record.scratch import FULL, ScratchFull
+from torntail.record.tree import ForeignEntry
 
 __all__ = [
     "SCRATCH_VARIABLE",
@@ -73,6 +74,8 @@ def told(error: Exception) -> str:
         return str(no_room_in(error.path))
     if isinstance(error, HarnessError):
         return str(error)
+    if isinstance(error, ForeignEntry):
+        return f"the store left what no disk image can hold: {error}"
     return f"{type(error).__name__}: {error}"
 
 

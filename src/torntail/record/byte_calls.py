@@ -187,6 +187,7 @@ def recorded_write(
             else:
                 landed = offset
             ledger.operations.append(Write(inode, landed, _taken(data, count), synced))
+            ledger.check_length(inode, landed + count)
         if error is not None:
             raise error
     return count
@@ -199,6 +200,7 @@ def recorded_truncate(ledger: Ledger, inode: Inode, length: int, call: Callable[
         ledger.consult(operation)
         result = call()
         ledger.operations.append(operation)
+        ledger.check_length(inode, length)
     return result
 
 

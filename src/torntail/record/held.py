@@ -13,7 +13,14 @@ from typing import Final
 
 from torntail.crash.disk import DiskImage
 from torntail.record.real import Real
-from torntail.record.tree import ForeignEntry, read_descriptor, read_file, read_tree
+from torntail.record.tree import (
+    LARGEST_FILE_BYTES,
+    ForeignEntry,
+    TooLarge,
+    read_descriptor,
+    read_file,
+    read_tree,
+)
 
 __all__ = ["DIRECTORY_MODE", "FILE_MODE", "Held", "HeldEntry", "above"]
 
@@ -107,6 +114,8 @@ class Held:
                     raise ForeignEntry(path)
                 if status.st_nlink > 1:
                     return read_tree(self.path)
+                if status.st_size > LARGEST_FILE_BYTES:
+                    raise TooLarge(path, status.st_size)
                 content, _ = read_file(self.full(path))
             files[path] = content
             written[path] = latest
@@ -120,8 +129,8 @@ class Held:
         if found is None:
             try:
                 found, _ = read_file(self.full(path))
-            except OSError:
-                pass  # Removed, or a directory.
+            except (OSError, TooLarge):
+                pass  # Removed, or a directory, or nothing that could be looked at.
         before = None if entry is None else entry.content
         return tuple(content for content in (before, found) if content is not None)
 
@@ -148,6 +157,8 @@ class Held:
         content = None
         try:
             status = Real.lstat(self.full(path))
+            if status.st_size > LARGEST_FILE_BYTES:
+                raise TooLarge(path, status.st_size)
             if isinstance(entry.target, int) and status.st_ino == entry.inode:
                 content = read_descriptor(entry.target, status.st_size)
             elif stat.S_ISREG(status.st_mode):

@@ -36,7 +36,7 @@ from torntail.record.install import install, installed, uninstall
 from torntail.record.ledger import Before, CrashNow, Cut, Ledger, Opening
 from torntail.record.problems import RecordingFailed, Unmodelled, UnseenWrite
 from torntail.record.replay import first_difference, replayed
-from torntail.record.tree import ForeignEntry, read_tree
+from torntail.record.tree import ForeignEntry, TooLarge, read_tree
 
 __all__ = [
     "Before",
@@ -149,6 +149,8 @@ class Recorder:
                 raise problem
             try:
                 found = read_tree(self.root)
+            except TooLarge as error:
+                raise Unmodelled(error.path, error.reason) from error
             except ForeignEntry as error:
                 raise Unmodelled(error.path, "is neither a regular file nor a directory") from error
             except FileNotFoundError as error:

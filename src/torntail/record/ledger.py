@@ -20,6 +20,7 @@ from torntail.crash.disk import Disk, Name
 from torntail.crash.oplog import ROOT, Inode, Operation
 from torntail.record.problems import RecordingFailed, Unmodelled, UnseenWrite
 from torntail.record.real import Real
+from torntail.record.tree import LARGEST_FILE_BYTES, TooLarge
 
 __all__ = ["Before", "CrashNow", "Cut", "Ledger", "Opening", "Switch"]
 
@@ -220,6 +221,13 @@ class Ledger:
     def unmodelled(self, place: Name, reason: str) -> None:
         """Notes an operation the log has no word for."""
         self.problems.append(Unmodelled(self.path_of(place), reason))
+
+    def check_length(self, inode: Inode, length: int) -> None:
+        """Notes that a file has become longer than a disk image can hold."""
+        if length > LARGEST_FILE_BYTES:
+            places = [place for place, named in self.names.items() if named == inode]
+            path = self.path_of(places[0]) if places else "a file without a name"
+            self.problems.append(Unmodelled(path, TooLarge(path, length).reason))
 
     def path_of(self, place: Name) -> str:
         """A path of a place, relative to the recorded directory."""

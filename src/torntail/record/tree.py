@@ -15,7 +15,18 @@ from typing import Final
 from torntail.crash.disk import DiskImage
 from torntail.record.real import Real
 
-__all__ = ["ForeignEntry", "read_descriptor", "read_file", "read_tree", "remove_tree"]
+__all__ = [
+    "LARGEST_FILE_BYTES",
+    "ForeignEntry",
+    "TooLarge",
+    "read_descriptor",
+    "read_file",
+    "read_tree",
+    "remove_tree",
+]
+
+LARGEST_FILE_BYTES: Final = 1 << 28
+"""No longer file is held in memory, of which an image needs several versions."""
 
 _BLOCK_BYTES: Final = 1 << 20
 _READ: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
@@ -32,6 +43,22 @@ class ForeignEntry(Exception):
         return f"{self.path!r} is neither a regular file nor a directory"
 
 
+class TooLarge(ForeignEntry):
+    """A file is longer than a disk image can hold; most of it may be a hole."""
+
+    def __init__(self, path: str, size_bytes: int) -> None:
+        super().__init__(path)
+        self.size_bytes = size_bytes
+
+    @property
+    def reason(self) -> str:
+        """What is wrong with it."""
+        return f"is {self.size_bytes:,} bytes long: {LARGEST_FILE_BYTES:,} are looked at at most"
+
+    def __str__(self) -> str:
+        return f"{self.path!r} {self.reason}"
+
+
 def read_tree(root: str) -> DiskImage:
     """What stands below `root`; raises `ForeignEntry`, or OSError for what cannot be read."""
     files: dict[str, bytes] = {}
@@ -44,7 +71,10 @@ def read_tree(root: str) -> DiskImage:
             for entry in entries:
                 path = prefix + entry.name
                 if entry.is_file(follow_symlinks=False):
-                    files[path], status = read_file(entry.path)
+                    try:
+                        files[path], status = read_file(entry.path)
+                    except TooLarge as error:
+                        raise TooLarge(path, error.size_bytes) from None
                     if status.st_nlink > 1:
                         places.setdefault(status.st_ino, []).append(path)
                 elif entry.is_dir(follow_symlinks=False):
@@ -61,6 +91,8 @@ def read_file(path: str) -> tuple[bytes, os.stat_result]:
     descriptor = Real.open_descriptor(path, _READ)
     try:
         status = Real.stat(descriptor)
+        if status.st_size > LARGEST_FILE_BYTES:
+            raise TooLarge(path, status.st_size)
         return read_descriptor(descriptor, status.st_size), status
     finally:
         os.close(descriptor)
