@@ -7,12 +7,15 @@ from typing import Any
 
 import pytest
 
+from torntail.explore import fuzz as fuzz_module
 from torntail.explore.fuzz import fuzz
+from torntail.explore.fuzz_crew import FuzzWorker
 from torntail.explore.fuzz_finding import sentence_cause
 from torntail.explore.fuzz_messages import FuzzShare
 from torntail.explore.fuzz_result import FuzzResult
 from torntail.explore.fuzz_seed import BadSeed, seed_of
 from torntail.explore.fuzz_share import round_seed
+from torntail.record.scratch import Scratch
 
 ZOO = "tests.zoo.crashing"
 
@@ -99,6 +102,35 @@ def test_the_first_finding_ends_the_run_if_that_was_asked_for() -> None:
 
 
 # --- what a run can prove -------------------------------------------------------------------------
+
+
+def test_workers_end_before_their_scratch_space_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended: list[str] = []
+
+    class Noted(Scratch):
+        def close(self) -> None:
+            ended.append("scratch")
+            super().close()
+
+    class Worker(FuzzWorker):
+        def close(self) -> None:
+            super().close()
+            ended.append("worker")
+
+    monkeypatch.setattr(fuzz_module, "Scratch", Noted)
+    monkeypatch.setattr(fuzz_module, "FuzzWorker", Worker)
+    fuzzed(f"{ZOO}:no_fsync", examples=400, stop_at_first=True, workers=1)
+    assert ended == ["worker", "scratch"]
+
+
+def test_what_takes_two_crashes_is_found_in_the_midst_of_a_call_and_made_small() -> None:
+    # Only a kill between the name and its fsync, and then a power loss, shows it.
+    target = f"{ZOO}:does_not_settle_what_it_found"
+    result = fuzzed(target, seed=1, examples=25, images=200, stop_at_first=True)
+    finding = result.findings[0].finding
+    assert finding.crash is not None
+    assert [crash.model for crash in finding.crash.chain][:1] == ["kill"]
+    assert (len(finding.crash.chain), len(finding.operations) <= 12) == (2, True)
 
 
 def test_a_store_whose_writes_are_not_seen_leaves_crashes_unknown() -> None:

@@ -174,10 +174,6 @@ class _Campaign:
         except KeyboardInterrupt as error:
             result.interrupted = 143 if isinstance(error, Terminated) else 130
         finally:
-            for worker in self.live:
-                self.reports.append(worker.report)
-                worker.close()
-            self.live.clear()
             result.seconds = time.monotonic() - self.began
             self._end()
 
@@ -256,27 +252,31 @@ class _Campaign:
 
     def _in_workers(self, count: int) -> None:
         with Scratch(scratch_base()) as scratch:
-            for number in range(count):
-                share = msgspec.structs.replace(
-                    self.share,
-                    worker=number,
-                    workers=count,
-                    corpus=self.share.corpus[number::count],
-                )
-                self._start(number, share, scratch)
-            while self.live:
-                for worker, message in listen(self.live):
-                    del worker
-                    self.heard(message)
-                for worker in list(self.live):
-                    self._look_after(worker, scratch)
-                self.result.seconds = time.monotonic() - self.began
-                self.result.total = total_report(
-                    [*self.reports, *(worker.report for worker in self.live)]
-                )
-                self.progress(self.result)
-                if self._has_enough():
-                    return
+            try:
+                self._work(count, scratch)
+            finally:
+                # Before their scratch space goes: they write there until they end.
+                for worker in self.live:
+                    self.reports.append(worker.report)
+                    worker.close()
+                self.live.clear()
+
+    def _work(self, count: int, scratch: Scratch) -> None:
+        for number in range(count):
+            corpus = self.share.corpus[number::count]
+            share = msgspec.structs.replace(self.share, worker=number, workers=count, corpus=corpus)
+            self._start(number, share, scratch)
+        while self.live:
+            for _, message in listen(self.live):
+                self.heard(message)
+            for worker in list(self.live):
+                self._look_after(worker, scratch)
+            self.result.seconds = time.monotonic() - self.began
+            reports = [*self.reports, *(worker.report for worker in self.live)]
+            self.result.total = total_report(reports)
+            self.progress(self.result)
+            if self._has_enough():
+                return
 
     def _start(self, number: int, share: FuzzShare, scratch: Scratch) -> None:
         target = self.result.target

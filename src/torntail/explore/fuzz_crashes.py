@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from operator import itemgetter
 from typing import Final, Literal
 
 from torntail.crash.crashes import Crash, moments
@@ -21,7 +22,7 @@ from torntail.explore.crash_places import Place
 from torntail.explore.crash_search import Limits, PlanSearch, Violation
 from torntail.explore.fuzz_bench import Bench
 from torntail.explore.script import Case
-from torntail.judge.history import Append, Create, History, Refused
+from torntail.judge.history import Append, Create, History, Refused, Returned
 from torntail.judge.ledger import Ledger
 from torntail.judge.recovery import Answer, RecoveryJudge
 
@@ -31,6 +32,10 @@ _IMAGES_A_CALL: Final = 100
 _NESTED_IMAGES: Final = 60
 _NESTS: Final = 5
 _MOST_NESTS: Final = 24
+_FOUND: Final = 6
+"""How much likelier a recovery is crashed in turn that has found a session to go on with."""
+_KILLED: Final = 3
+"""How much likelier one after a kill is: what was not synced then may still be lost."""
 
 
 class CallCrashes:
@@ -102,11 +107,16 @@ class _InsideACall(Expansion):
     ) -> None:
         super().__init__(search, recording, root, search.limits.images)
         self._kinds: set[tuple[Model, bool, str, bool]] = set()
-        self._nests, self._share = (_MOST_NESTS, 1.0) if thorough else (_NESTS, 0.6)
+        self._nests = _MOST_NESTS if thorough else _NESTS
+        self._drawn: list[tuple[float, bool, Callable[[], None]]] = []
         self._chance = random.Random(f"{search.plan.name}/{call}")
         self.call = call
-        self.repairs = 0
         self._late = late
+
+    @property
+    def repairs(self) -> int:
+        """How many repairs were crashed in turn."""
+        return sum(repaired for _, repaired, _ in self._drawn[: self._nests])
 
     def _places(self, model: Model) -> Iterator[Place]:
         operations = self.recording.operations
@@ -138,10 +148,11 @@ class _InsideACall(Expansion):
         *,
         repaired: bool,
     ) -> None:
-        """Puts some recoveries down to be crashed in turn: one of each kind, at most `nests`.
+        """Puts some recoveries down to be crashed in turn: of each kind one, and of these some.
 
-        More than a whole expansion takes of one call, since only few calls are looked at: what a
-        kill leaves unsynced differs from one file operation to the next.
+        More kinds than a whole expansion tells apart, since only few calls are looked at: what a
+        kill leaves unsynced differs from one file operation to the next. Which of them are taken is
+        drawn, so that the last in a call are as likely as the first.
         """
         last = place.moment.operation
         kind = crash.model, repaired, type(last).__name__, place.moment.torn is None
@@ -149,10 +160,17 @@ class _InsideACall(Expansion):
         if not owed or not self.search.limits.depth or kind in self._kinds:
             return
         self._kinds.add(kind)
-        # Of the many kinds there are, others in each run.
-        if len(self.jobs) < self._nests and self._chance.random() < self._share:
-            self.repairs += repaired
-            self.jobs.append(partial(self._nest, image, crash, place, answers))
+        weight = _FOUND if any(map(_is_found, answers.values())) else 1
+        if crash.model == "kill":
+            weight *= _KILLED
+        job = partial(self._nest, image, crash, place, answers)
+        self._drawn.append((self._chance.random() ** (1 / weight), repaired, job))
+        self._drawn.sort(key=itemgetter(0), reverse=True)
+        self.jobs = [job for _, _, job in self._drawn[: self._nests]]
+
+
+def _is_found(answer: Answer) -> bool:
+    return isinstance(answer, Returned) and answer.session is not None
 
 
 def shapes(recording: Recording) -> set[str]:

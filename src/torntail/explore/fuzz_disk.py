@@ -1,12 +1,14 @@
 """The disk says no in the midst of a drawn plan: some of the errors its file operations can have.
 
-Decides how many errors of a plan are tried. Does not decide which errors there are (`io_trials`),
-what is done after one (`io_story`) or what is right (`judge.io`).
+Decides which errors of a plan are tried, and how many. Does not decide which errors there are
+(`io_trials`), what is done after one (`io_story`) or what is right (`judge.io`).
 """
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterable, Sequence
+from typing import Final
 
 import msgspec
 
@@ -16,12 +18,16 @@ from torntail.explore.fuzz_finding import FuzzFinding, sentence_cause
 from torntail.explore.io_run import IoRun, IoViolation
 from torntail.explore.io_shard import io_finding_of
 from torntail.explore.io_story import FOLLOWS
-from torntail.explore.io_trials import plan_base, trials_of, well_spread
+from torntail.explore.io_trials import Trial, plan_base, trials_of, well_spread
 from torntail.explore.script import Case
 from torntail.judge.history import Append, Create, Load, Operation, Reopen
 from torntail.record.inprocess import RecordingFailed
 
 __all__ = ["shows_error", "try_errors"]
+
+_AT_STAKE: Final = 4
+_ACKNOWLEDGED: Final = 2
+"""How much likelier an error is drawn that strikes bytes, or an append behind acknowledged ones."""
 
 
 def try_errors(bench: Bench, plan: Sequence[Operation], seed: int, count: int) -> None:
@@ -35,7 +41,7 @@ def try_errors(bench: Bench, plan: Sequence[Operation], seed: int, count: int) -
         story = run.learn(base)
         if story.breaches:
             return  # Broken without any error: other clauses say how.
-        for trial in well_spread(trials_of(base, story), seed)[:count]:
+        for trial in _drawn(well_spread(trials_of(base, story), seed), seed, count):
             run.run(base, trial.fault, trial.follow)
             bench.counts.moments += 1
             bench.tick()
@@ -46,6 +52,25 @@ def try_errors(bench: Bench, plan: Sequence[Operation], seed: int, count: int) -
         bench.counts.executed[clause] = bench.counts.executed.get(clause, 0) + times
     for situation, times in counts.situations.items():
         bench.counts.situations[situation] = bench.counts.situations.get(situation, 0) + times
+
+
+def _drawn(trials: Sequence[Trial], seed: int, count: int) -> list[Trial]:
+    """So many of the trials, one of each kind before a second one.
+
+    Of the many kinds those are likelier in which bytes are at stake: of a write or an fsync, and in
+    an append to what was acknowledged. Most others are about names, and alike.
+    """
+    chance = random.Random(f"{seed}/errors")
+    firsts = {trial.kind: trial for trial in reversed(trials)}
+    keys = {id(one): chance.random() ** (1 / _weight(one)) for one in firsts.values()}
+    # What is no first of its kind comes last, in its order.
+    return sorted(trials, key=lambda one: -keys.get(id(one), 0.0))[:count]
+
+
+def _weight(trial: Trial) -> int:
+    during, kind, *_ = trial.kind
+    at_stake = _AT_STAKE if kind in ("write", "sync", "truncate") else 1
+    return at_stake * (_ACKNOWLEDGED if str(during).startswith("append") else 1)
 
 
 def shows_error(

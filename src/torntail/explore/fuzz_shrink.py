@@ -159,9 +159,10 @@ class _SmallerCrash(_Smaller):
             trial.abandon()
         if recording is None:
             return False
-        crashes = trial.crashes(recording, self._found)
         try:
             for late in dict.fromkeys((0.0, self.best.late)):
+                # Each time anew: what is known of a disk already is not crashed in turn.
+                crashes = trial.crashes(recording, self._found)
                 crashes.inside(len(operations) - 1, late, thorough=True)
         except _Shows as shown:
             self.best = shown.finding

@@ -51,7 +51,7 @@ __all__ = ["Reach", "Trial"]
 
 _IMAGES_A_CALL: Final = 80
 _NESTED_IMAGES: Final = 60
-_ERRORS: Final = 8
+_ERRORS: Final = 20
 """How many errors of the disk are tried for each time one was drawn."""
 
 
