@@ -234,8 +234,8 @@ def scenarios(draw: Any) -> Scenario:
             )
     if kind != "file":
         recoveries = [call for fault in faults for call in getattr(fault, "recovery", ())]
-        calls = [*plan, *recoveries]
-        missing = {name: None for _, name in strangers(calls, created_sessions(calls))}
+        made = [*plan, *recoveries]
+        missing = {name: None for _, name in strangers(made, created_sessions(made))}
         plan = (*(Create(header=SessionHeader(name, 1)) for name in missing), *plan)
     found = st.builds(RecordedFinding, clause=words, sentence=words, cause=words)
     return Scenario(
