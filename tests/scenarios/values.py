@@ -234,7 +234,7 @@ def scenarios(draw: Any) -> Scenario:
             )
     if kind != "file":
         recoveries = [call for fault in faults for call in getattr(fault, "recovery", ())]
-        made: list[Any] = [*plan, *recoveries]
+        made = [*plan, *recoveries]
         missing = {name: None for _, name in strangers(made, created_sessions(made))}
         plan = (*(Create(header=SessionHeader(name, 1)) for name in missing), *plan)
     found = st.builds(RecordedFinding, clause=words, sentence=words, cause=words)

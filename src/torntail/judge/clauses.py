@@ -20,7 +20,8 @@ A requirement is a string in one of two forms, named after the contract's capabi
     ``detects=torn``, ``detects=gap``.
 
 All of a clause's requirements must be met. They say when a store is held to the clause at all;
-a single case may ask for more (the wrong-seq cases of DM-1 also need ``detects=gap``). DM-7
+a single case may ask for more (the wrong-seq cases of DM-1 also need ``detects=gap``), and a
+store that does not claim ``checks_seq`` is held to all of CR-5 but the refusal of another seq. DM-7
 requires nothing: a store that does not claim ``bitflip`` is still exercised, and the silent flips
 are counted instead of judged.
 """
@@ -178,7 +179,7 @@ _ROWS: Final = (
         "found* or *never materialised*. A crash alone yields no other error."),
     _Row("CR-4", (), "loading again gives the same and writes nothing",
         "`load` again gives the same L and writes nothing."),
-    _Row("CR-5", ("checks_seq",), "appending goes on at the next seq",
+    _Row("CR-5", (), "appending goes on at the next seq",
         "Appending goes on at seq |L|; any other first seq is refused; a fresh load then gives "
         "L + the new events + their closers."),
     _Row("CR-6", (), "header, other sessions and list are unharmed",
