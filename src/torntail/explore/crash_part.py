@@ -78,7 +78,7 @@ def crash_part(
         )
         for group in ("CR", "IO")
     )
-    if target.driver is not None:
+    if target.is_traced:
         errors = False  # What fails inside another process is not made to fail yet.
     # Without durability there is nothing for a device to strike.
     strikes = order.device_faults and target.capabilities.durability != "none"
@@ -146,8 +146,8 @@ def crash_part(
         )
     if result.unseen is not None:
         blind = "of this store are not seen from inside Python"
-        if target.driver is not None:
-            blind = "of this driver cannot be recorded"
+        if target.is_traced:
+            blind = "cannot be recorded"
         tally.not_crashed(f"file operations {blind}: {result.unseen}")
         return CrashOutcome(counts=counts)
     found = [*result.findings, *map(_loss_finding, result.losses)]

@@ -37,11 +37,13 @@ def calls_on(target: Target, slot: Slot, began: Callable[[], object] = lambda: N
     """The calls on a target, wherever its store lives."""
     if target.driver is not None:
         return TracedCalls(target, slot, began)
+    if target.recorder is not None:
+        return TracedRecords(target, slot, began)
     return CrashCalls(target, slot, began)
 
 
-class TracedCalls(CrashCalls):
-    """A target with a driver, in the directory of a slot."""
+class TracedRecords(CrashCalls):
+    """A target recorded by the tracer, in the directory of a slot; its loads are made here."""
 
     def __init__(
         self,
@@ -52,9 +54,10 @@ class TracedCalls(CrashCalls):
         timeout: float = CALL_SECONDS,
     ) -> None:
         super().__init__(target, slot, began)
-        assert target.driver is not None
-        self._driver = target.driver
-        self._traced = TracedDriver.of(target.driver)
+        driver = target.driver or target.recorder
+        assert driver is not None
+        self._driver = driver
+        self._traced = TracedDriver.of(driver)
         self.timeout = timeout
 
     def close(self) -> None:
@@ -105,6 +108,10 @@ class TracedCalls(CrashCalls):
         if self.capabilities.creates == "implicit":
             return []
         return [("create", {"header": header})]
+
+
+class TracedCalls(TracedRecords):
+    """A target with a driver, which is also asked on a crashed disk."""
 
     # --- on a crashed disk ----------------------------------------------------------------------
 
