@@ -78,8 +78,6 @@ def crash_part(
         )
         for group in ("CR", "IO")
     )
-    if target.is_traced:
-        errors = False  # What fails inside another process is not made to fail yet.
     # Without durability there is nothing for a device to strike.
     strikes = order.device_faults and target.capabilities.durability != "none"
     if not crashes and not strikes and not errors:
