@@ -78,8 +78,12 @@ def crash_part(
         )
         for group in ("CR", "IO")
     )
+    unstruck = errors and target.recorder is not None
+    errors = errors and not unstruck
     # Without durability there is nothing for a device to strike.
     strikes = order.device_faults and target.capabilities.durability != "none"
+    if unstruck:
+        tally.not_struck("I/O errors are not tried on a store that is recorded from outside")
     if not crashes and not strikes and not errors:
         return CrashOutcome()
     thorough = request.explicit_level and order.images is None

@@ -24,6 +24,8 @@ __all__ = ["NoFile", "take", "takings_of"]
 
 _WRITE: Final = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
 
+_LOG_OF_A_DATABASE: Final = "-wal"
+
 
 class NoFile(Exception):
     """No file could be found that a session's append had written to."""
@@ -110,6 +112,10 @@ def _session_file(stage: Stage, call: Append, start: int) -> tuple[str, int]:
                 break
     for inode in reversed(written):
         path = stage.real_path(inode)
+        if path is not None and path.endswith(_LOG_OF_A_DATABASE):
+            # The file of a session is the database; its log beside it comes and goes.
+            database = path.removesuffix(_LOG_OF_A_DATABASE)
+            return database, os.path.getsize(database)
         if path is not None:
             offsets = [
                 operation.offset
