@@ -247,7 +247,8 @@ class Store {
   constructor(root) {
     this.root = root;
     this.announced = new Map(); // Headers of sessions that have no event yet.
-    this.writers = new Map(); // What this object has written: its next seq and its length.
+    this.writers = new Map(); // What this object has written: its next seq, its file and length.
+    this.dead = new Set(); // Sessions of which an fsync failed: only another object may go on.
   }
 
   file(id) {
@@ -286,8 +287,14 @@ class Store {
       const text = `event ${event?.type} (seq ${event?.seq}) ${problem}`;
       throw new Refusal("not_serializable", text);
     }
+    this.checkAlive(id);
     const first = this.announced.get(id);
-    if (first === undefined && !this.writers.has(id)) this.load(id);
+    if (first === undefined && !this.writers.has(id)) {
+      this.load(id);
+      if (!this.writers.has(id)) {
+        throw new Refusal("storage", `session ${id} could not be repaired: load it again`);
+      }
+    }
     const writer = this.writers.get(id) ?? { seq: 0, length: 0 };
     for (const [index, event] of events.entries()) {
       if (event.seq !== writer.seq + index) {
@@ -295,14 +302,21 @@ class Store {
         throw new Refusal("sequence", text, { expected: writer.seq + index, got: event.seq });
       }
     }
-    if (first !== undefined) {
-      this.firstFlush(file, first, events);
-      this.announced.delete(id);
-    } else {
-      this.appendTo(file, writer, events);
+    try {
+      if (first !== undefined) this.firstFlush(file, first, events);
+      else this.appendTo(file, writer, events);
+    } catch (error) {
+      if (error.unsynced) this.dead.add(id);
+      throw error;
     }
-    const length = fs.statSync(file).size;
-    this.writers.set(id, { seq: writer.seq + events.length, length });
+    this.announced.delete(id);
+    this.writers.set(id, { seq: writer.seq + events.length, ...markOf(file) });
+  }
+
+  // Bytes of which an fsync failed are not made durable by another one, so this object is done.
+  checkAlive(id) {
+    if (!this.dead.has(id)) return;
+    throw new Refusal("storage", `an fsync of session ${id} failed: open the store anew`);
   }
 
   // The whole log under another name first: a crash leaves all of it or nothing.
@@ -313,7 +327,12 @@ class Store {
     change(temporary, { flags: "wx", content: Buffer.from(content) });
     this.setAside(file);
     fs.renameSync(temporary, file);
-    this.syncNames();
+    try {
+      this.syncNames();
+    } catch (error) {
+      fs.rmSync(file); // It raises, so nothing of it may come to light.
+      throw error;
+    }
   }
 
   // A log that never had a header is no log; what there is of it is kept under another name.
@@ -324,7 +343,8 @@ class Store {
   // A `turn/end` is written only when all before it is on the disk: were it there and something
   // before it not, the log would be taken for corrupted.
   appendTo(file, writer, events) {
-    if (writer.dead || fs.statSync(file, { throwIfNoEntry: false })?.size !== writer.length) {
+    const now = markOf(file);
+    if (writer.dead || now.length !== writer.length || now.inode !== writer.inode) {
       throw new Refusal("storage", `${file} failed, or is not as it was left: load it again`);
     }
     try {
@@ -354,16 +374,24 @@ class Store {
     const content = this.read(id);
     const { header, events, length, newline, torn } = scan(content, id, path.basename(file));
     const ending = closers(events);
-    if (mend && (torn !== null || newline || ending.length > 0 || !this.writers.has(id))) {
-      this.settle(file);
-      if (torn?.holds) this.keepCopy(file, torn);
-      if (torn !== null) change(file, { flags: "r+", length });
-      if (newline) change(file, { content: Buffer.from("\n") });
-      this.appendTo(file, { length: fs.statSync(file).size }, ending);
-      const left = { seq: events.length + ending.length, length: fs.statSync(file).size };
-      this.writers.set(id, left);
+    let durable = mend && !this.dead.has(id);
+    if (durable && (torn !== null || newline || ending.length > 0 || !this.writers.has(id))) {
+      try {
+        this.settle(file);
+        if (torn?.holds) this.keepCopy(file, torn);
+        if (torn !== null) change(file, { flags: "r+", length });
+        if (newline) change(file, { content: Buffer.from("\n") });
+        this.appendTo(file, markOf(file), ending);
+        this.writers.set(id, { seq: events.length + ending.length, ...markOf(file) });
+        this.announced.delete(id);
+      } catch (error) {
+        // What was read is told all the same; nobody may append before a repair succeeds.
+        if (error.unsynced) this.dead.add(id);
+        this.writers.delete(id);
+        durable = false;
+      }
     }
-    const mended = torn !== null || newline || ending.length > 0;
+    const mended = torn !== null || newline || ending.length > 0 || durable !== mend;
     const repair = mended
       ? {
           tornFromLine: torn?.line ?? null,
@@ -371,7 +399,7 @@ class Store {
           tornBytes: torn?.bytes.length ?? 0,
           copyKept: torn?.holds ?? false,
           newlineAdded: newline,
-          durable: mend,
+          durable,
         }
       : undefined;
     return { header, events: [...events, ...ending], repair };
@@ -410,6 +438,12 @@ class Store {
     }
     return sessions;
   }
+}
+
+// Which file it is, and how long: another one of that name is not what was written to.
+function markOf(file) {
+  const found = fs.statSync(file, { throwIfNoEntry: false });
+  return { inode: found?.ino, length: found?.size };
 }
 
 function digest(content) {

@@ -250,7 +250,7 @@ for line in sys.stdin.buffer:
     no_space = os.strerror(errno.ENOSPC).encode() + b"\n"
     assert answers == [b"5\n", b"5\n", no_space, b"5\n"]
     strike = Refuse(on="write", nth=1, error="ENOSPC")
-    assert process.struck == [Struck(5, strike, "write")]
+    assert process.struck == [Struck(5, strike, "write", 1, 5)]
 
 
 def test_a_slow_disk_delays_a_sync_and_nobody_else(tmp_path):

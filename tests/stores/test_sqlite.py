@@ -734,6 +734,40 @@ def test_a_claim_that_cannot_be_kept_is_refused(path: Path, options: Any, advice
         SqliteStore(path, **options)
 
 
+@pytest.mark.parametrize("written", [1, 16, 60, 100, 512])
+def test_a_creation_torn_in_its_first_page_is_rolled_back(path: Path, written: int) -> None:
+    # The journal of a database of no pages: it is synced before the first page is written.
+    magic = bytes.fromhex("d9d505f920a163d7")
+    header = magic + bytes(12) + (512).to_bytes(4, "big") + (4096).to_bytes(4, "big")
+    for _ in range(2):
+        journal = path.with_name(f"{path.name}-journal")
+        journal.write_bytes(header.ljust(512, b"\0"))
+        with SqliteStore(path.with_name("whole.db")) as whole:
+            whole.create(HEADER)
+            whole.append(ID, events("T"))
+        path.write_bytes(path.with_name("whole.db").read_bytes()[:written])
+        with SqliteStore(path) as first, pytest.raises(SessionNotFound):
+            first.load(ID)
+        # What SQLite leaves of it is new again.
+        with SqliteStore(path) as second:
+            assert second.list() == []
+            second.create(HEADER)
+            second.append(ID, events("T"))
+            assert len(second.load(ID).events) == len(events("T"))
+        for name in ("whole.db", path.name):
+            path.with_name(name).unlink()
+
+
+def test_what_is_no_database_stays_refused_beside_what_is_no_journal(path: Path) -> None:
+    path.write_bytes(b"not a database, and longer than its header would be" * 4)
+    journal = path.with_name(f"{path.name}-journal")
+    journal.write_bytes(b"no journal")
+    before = path.read_bytes()
+    with SqliteStore(path) as store, pytest.raises(StorageFailed):
+        store.load(ID)
+    assert (path.read_bytes(), journal.read_bytes()) == (before, b"no journal")
+
+
 def test_a_journal_mode_that_cannot_be_had_is_refused(path: Path) -> None:
     with SqliteStore(path) as first:
         first.create(HEADER)

@@ -1,8 +1,8 @@
 """A driver for stores written in Python: `python -m torntail.drive.serve module:factory`.
 
-Serves the built-in `jsonl` and `sqlite` by their names, too. Speaks the protocol on the standard
-streams; whatever the store prints goes to the standard error. Decides how an exception becomes an
-error of the protocol. One request at a time, in order.
+Serves the built-in `jsonl` and `sqlite` by their names, too, opened with `--durability`. Speaks the
+protocol on the standard streams; whatever the store prints goes to the standard error. Decides how
+an exception becomes an error of the protocol. One request at a time, in order.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ import sys
 from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, cast, get_args
 
 import msgspec
 
 from torntail.drive.inline_store import InlineStore
 from torntail.drive.protocol import PROTOCOL, NotCarried, wire_text
 from torntail.drive.python_store import CallOutcome
-from torntail.drive.target import Target, TargetError, target_of
+from torntail.drive.target import Durability, Target, TargetError, target_of
 from torntail.judge.history import (
     ListedSession,
     LoadedSession,
@@ -34,16 +34,20 @@ __all__ = ["Server", "main"]
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Serves the store named by the only argument until the input ends."""
-    names = sys.argv[1:] if arguments is None else arguments
-    if len(names) != 1 or names[0].startswith("-"):
-        sys.stderr.write("usage: python -m torntail.drive.serve TARGET\n")
+    """Serves the store named by the first argument until the input ends."""
+    words = sys.argv[1:] if arguments is None else arguments
+    name, *options = words or ("-",)
+    durability: Durability | None = None
+    if len(options) == 2 and options[0] == "--durability" and options[1] in get_args(Durability):
+        durability = cast(Durability, options[1])
+    elif options or name.startswith("-"):
+        sys.stderr.write("usage: python -m torntail.drive.serve TARGET [--durability CLAIM]\n")
         return 2
     answers = os.fdopen(os.dup(1), "wb", buffering=0)
     # What the store prints is not to be taken for an answer.
     os.dup2(2, 1)
     try:
-        server = Server(target_of(names[0]))
+        server = Server(target_of(name, durability=durability))
     except TargetError as error:
         sys.stderr.write(f"{error}\n")
         return 2

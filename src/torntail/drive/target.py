@@ -1,4 +1,4 @@
-"""What TARGET names: a built-in store, `module:factory`, or `exec:command`.
+"""What TARGET names: a built-in store, `sqlite:settings`, `module:factory`, or `exec:command`.
 
 Decides how a factory or a driver is found, what it claims, and that it can be called and returns a
 store; every failure is a `TargetError` with one line that says what to change. Does not decide
@@ -24,6 +24,7 @@ from torntail.drive.conversation import DriverError
 from torntail.drive.exits import install
 from torntail.drive.inline_store import InlineStore
 from torntail.drive.python_store import KINDS, PythonStore
+from torntail.drive.sqlite_target import SQLITE, sqlite_settings
 from torntail.judge.capabilities import Capabilities
 from torntail.stores.jsonl import JsonlStore
 from torntail.stores.memory import MemoryStore
@@ -58,13 +59,20 @@ class TargetError(Exception):
 class Target(msgspec.Struct, frozen=True):
     """A store under test: how it is named, how it is opened, what it claims.
 
-    With a `driver` the store lives in another process, and `factory` opens nothing.
+    With a `driver` the store lives in another process, and `factory` opens nothing. A `recorder` is
+    a driver of the same store, for file operations that nothing inside Python sees.
     """
 
     name: str
     factory: Factory
     capabilities: Capabilities
     driver: Driver | None = None
+    recorder: Driver | None = None
+
+    @property
+    def is_traced(self) -> bool:
+        """Whether its file operations are recorded in another process."""
+        return self.driver is not None or self.recorder is not None
 
     @property
     def arguments(self) -> tuple[str, ...]:
@@ -99,7 +107,7 @@ def target_of(
     """
     if callable(name):
         factory, title = name, _title(name)
-    elif name in BUILT_IN:
+    elif name in BUILT_IN or name.startswith(f"{SQLITE}:"):
         return _built_in(name, capabilities, durability)
     elif name.startswith(EXEC):
         return _command(name, capabilities, durability)
@@ -130,10 +138,31 @@ def _built_in(
         claims = Capabilities(durability=kept)
         factory = lambda root: JsonlStore(root, durability=kept)  # noqa: E731
     else:
-        kept = durability or "power"
-        claims = Capabilities(durability=kept, atomic_batch=True)
-        factory = lambda root: SqliteStore(root / "sessions.db", durability=kept)  # noqa: E731
+        return _sqlite(name, capabilities, durability)
     return Target(name, factory, capabilities or claims)
+
+
+def _sqlite(name: str, capabilities: Capabilities | None, durability: Durability | None) -> Target:
+    try:
+        settings = sqlite_settings(name.partition(":")[2], durability)
+    except ValueError as error:
+        raise TargetError(f"TARGET {name}: {error}") from None
+
+    def factory(root: Path) -> SqliteStore:
+        return SqliteStore(
+            root / "sessions.db",
+            durability=settings.durability,
+            journal_mode=settings.journal_mode,
+            synchronous=settings.synchronous,
+        )
+
+    claims = Capabilities(durability=settings.durability, atomic_batch=True)
+    command = [sys.executable, "-m", "torntail.drive.serve", name]
+    if durability is not None:
+        command += ["--durability", durability]
+    path = os.pathsep.join(filter(None, sys.path))
+    recorder = Driver(command, environment={**os.environ, "PYTHONPATH": path})
+    return Target(name, factory, capabilities or claims, recorder=recorder)
 
 
 def _command(name: str, capabilities: Capabilities | None, durability: Durability | None) -> Target:

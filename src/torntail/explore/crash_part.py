@@ -79,10 +79,12 @@ def crash_part(
         )
         for group in ("CR", "IO")
     )
-    if target.driver is not None:
-        errors = False  # What fails inside another process is not made to fail yet.
+    unstruck = errors and target.recorder is not None
+    errors = errors and not unstruck
     # Without durability there is nothing for a device to strike.
     strikes = order.device_faults and target.capabilities.durability != "none"
+    if unstruck:
+        tally.not_struck("I/O errors are not tried on a store that is recorded from outside")
     if not crashes and not strikes and not errors:
         return CrashOutcome()
     thorough = request.explicit_level and order.images is None
@@ -153,8 +155,8 @@ def crash_part(
         )
     if result.unseen is not None:
         blind = "of this store are not seen from inside Python"
-        if target.driver is not None:
-            blind = "of this driver cannot be recorded"
+        if target.is_traced:
+            blind = "cannot be recorded"
         tally.not_crashed(f"file operations {blind}: {result.unseen}")
         return CrashOutcome(counts=counts, interrupted=interrupted)
     doubted = _take_doubted(result)

@@ -11,21 +11,19 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Final
 
 from torntail.crash.crashes import Crash, Moment, crashes, moments
 from torntail.crash.disk import DiskImage
 from torntail.crash.io_faults import IoFault
 from torntail.crash.oplog import SyncFile
-from torntail.drive.inline_store import InlineStore
 from torntail.drive.target import Target
 from torntail.explore.io_story import Base, Follow, Story, StoryTeller
 from torntail.explore.io_takings import NoFile, take
 from torntail.judge.history import Append, Load, Returned
 from torntail.judge.io_content import clause_of, load_problem, uncut_breach
 from torntail.judge.io_steps import IoStep, Standing, Taking, call_session
-from torntail.judge.recovery import Answer, Breach
+from torntail.judge.recovery import Breach
 from torntail.record.slots import Slot
 
 __all__ = ["IoCounts", "IoRun", "IoViolation"]
@@ -189,7 +187,7 @@ class IoRun:
         image = crash.image(moment.disk)
         self.slot.hold(image)
         self.counts.images += 1
-        answers = self._load_all(list(standings))
+        answers = self.teller.calls.load_all(list(standings))
         power = crash.model != "kill"
         past = story.steps[: step + 1]
         for session, answer in answers.items():
@@ -211,15 +209,6 @@ class IoRun:
         if not power and step == story.strike and not inside:
             return self._settled(story, step, crash, image) and self._not_queued(story, kept)
         return True
-
-    def _load_all(self, sessions: Sequence[str]) -> dict[str, Answer]:
-        self.began()
-        store = InlineStore(self.target.factory, Path(self.slot.path))
-        if not isinstance(store.opened, Returned):
-            return dict.fromkeys(sessions, store.opened)
-        answers: dict[str, Answer] = {session: store.load(session) for session in sessions}
-        store.close()
-        return answers
 
     def _settled(self, story: Story, step: int, crash: Crash, image: DiskImage) -> bool:
         """A load that was struck and says its repair is durable leaves nothing to be written."""

@@ -16,26 +16,24 @@ from typing import Any, Final, Literal, TypeAlias
 from torntail.crash.disk import Disk, DiskImage
 from torntail.crash.io_faults import IoFault
 from torntail.crash.oplog import Operation, Write
-from torntail.drive.inline_store import InlineStore
 from torntail.drive.target import Target
-from torntail.explore.crash_calls import answer_of
+from torntail.explore.io_stage import Stage, stage_of
+from torntail.explore.traced_calls import calls_on
 from torntail.judge.capabilities import Capabilities
 from torntail.judge.history import (
     MARK_KEY,
     Append,
     Create,
     Load,
-    Refused,
     Reopen,
     Returned,
     mark_of,
 )
 from torntail.judge.history import Operation as Call
 from torntail.judge.io import IoJudge
-from torntail.judge.io_steps import IoCall, IoStep, Revive, Standing, Struck, call_session
+from torntail.judge.io_steps import IoCall, IoStep, Revive, Standing, call_session
 from torntail.judge.recovery import Answer, Breach
-from torntail.record.injection import Injection, Seen
-from torntail.record.inprocess import Recorder
+from torntail.record.injection import Seen
 from torntail.record.slots import Slot
 from torntail.session import SessionEvent
 
@@ -106,48 +104,35 @@ class StoryTeller:
         self.slot = slot
         self.root = Path(slot.path)
         self.began = began
+        self.calls = calls_on(target, slot, began)
 
     def tell(self, base: Base, fault: IoFault | None, follow: Follow) -> Story:
         """Runs one story to its end; raises what the recorder raises for an unseen write."""
         self.began()
         self.slot.hold(base.image)
         story = Story(base, fault, follow)
-        injection = Injection(fault)
-        recorder = Recorder(
-            self.root, base.disk, before=injection.before, opening=injection.opening
-        )
-        injection.attach(recorder)
-        telling = _Telling(self, story, injection, recorder)
-        with recorder:
+        stage = stage_of(self.target, self.root, base.disk, fault)
+        with stage.finishing():
             try:
-                telling.play()
+                _Telling(self, story, stage).play()
             except _Over:
                 pass
             finally:
-                telling.close()
-                story.operations = tuple(recorder.operations)
-            recorder.check()
-        story.seen = tuple(injection.seen)
-        story.landed = injection.landed
+                stage.close()
+                story.operations = tuple(stage.operations)
+        story.seen = stage.seen(story.spans)
+        story.landed = stage.landed
         return story
-
-    def answer(self, store: InlineStore, call: IoCall) -> Answer:
-        """What an open store object answers."""
-        return answer_of(store, call, self.capabilities)
 
 
 class _Telling:
     """The making of one story."""
 
-    def __init__(
-        self, teller: StoryTeller, story: Story, injection: Injection, recorder: Recorder
-    ) -> None:
+    def __init__(self, teller: StoryTeller, story: Story, stage: Stage) -> None:
         self.teller = teller
         self.story = story
-        self.injection = injection
-        self.recorder = recorder
+        self.stage = stage
         self.judge = IoJudge(teller.capabilities, story.base.standings)
-        self.store: InlineStore | None = None
         self.lifted = False
         self.marks = 0
 
@@ -187,7 +172,7 @@ class _Telling:
                 return True
         if self._loads(session) and self._append_further(session):
             return True
-        if not self._can_reopen:
+        if not self.stage.can_reopen:
             return False
         revived = isinstance(self.call(Revive(session)), Returned)
         return revived and self._append_further(session)
@@ -218,12 +203,8 @@ class _Telling:
                 self._loads(other)
 
     def _lift(self) -> None:
-        self.injection.lift()
+        self.stage.lift()
         self.lifted = True
-
-    @property
-    def _can_reopen(self) -> bool:
-        return self.store is not None and callable(getattr(self.store.object, "reopen", None))
 
     def _further(self, log: Sequence[SessionEvent]) -> tuple[SessionEvent, ...]:
         turn = sum(event.type == "turn/start" for event in log) + 1
@@ -249,25 +230,22 @@ class _Telling:
     def call(self, call: IoCall) -> Answer:
         """Makes a call, notes it, and has it judged."""
         story = self.story
-        self.injection.begin(len(story.steps))
-        start, struck_before = len(self.recorder.operations), len(self.injection.struck)
+        self.stage.begin(len(story.steps))
+        start = len(self.stage.operations)
         next_seq = None
         outcome: Answer
         if isinstance(call, Revive):
-            outcome, next_seq = self._reopen(call.session)
+            outcome, next_seq = self.stage.reopen(call.session)
         else:
-            outcome = self._answer(call)
-        struck = tuple(
-            Struck(one.kind, one.error, one.done, one.size, one.own, one.again)
-            for one in self.injection.struck[struck_before:]
-        )
+            outcome = self.stage.answer(call)
+        struck = self.stage.struck()
         queued = self._wrote_refused(call, start)
         step = IoStep(call, outcome, struck, next_seq, self.lifted, queued)
         if struck and story.strike is None:
             story.strike = len(story.steps)
         story.during.append(self.judge.during(step))
         story.steps.append(step)
-        story.spans.append((start, len(self.recorder.operations)))
+        story.spans.append((start, len(self.stage.operations)))
         breach = self.judge.take(step)
         story.standings.append(dict(self.judge.standings))
         story.excused.append(self.judge.excused)
@@ -291,36 +269,7 @@ class _Telling:
         refused = {mark_of(event) for event in standing.refused} - {None}
         written = b"".join(
             operation.data
-            for operation in self.recorder.operations[start:]
+            for operation in self.stage.operations[start:]
             if isinstance(operation, Write)
         )
         return any(written.count(str(mark).encode()) > own.count(mark) for mark in refused)
-
-    def _answer(self, call: IoCall) -> Answer:
-        if isinstance(call, Reopen) and self.store is not None:
-            self.store.close()
-            self.store = None
-        if self.store is None:
-            self.store = InlineStore(self.teller.target.factory, self.teller.root)
-        if not isinstance(self.store.opened, Returned):
-            opened = self.store.opened
-            self.store = None
-            return opened
-        return self.teller.answer(self.store, call)
-
-    def _reopen(self, session: str) -> tuple[Answer, int | None]:
-        if self.store is None:
-            return Refused("other", "NoStore", "the store could not be opened"), None
-        store = self.store
-        got: list[Any] = []
-        outcome = store._outcome(
-            lambda: got.append(store._awaited(store.object.reopen(session))), lambda _: Returned()
-        )
-        count = got[0] if got and type(got[0]) is int else None
-        return outcome, count
-
-    def close(self) -> None:
-        """Closes the last store object, unjudged."""
-        if self.store is not None:
-            self.store.close()
-            self.store = None

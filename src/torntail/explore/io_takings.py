@@ -12,18 +12,19 @@ from collections.abc import Iterator
 from typing import Final
 
 from torntail.crash.oplog import Inode, Write
-from torntail.drive.inline_store import InlineStore
+from torntail.explore.io_stage import Stage, stage_of
 from torntail.explore.io_story import Base, Story, StoryTeller
 from torntail.judge.history import Append, Load, Reopen, Returned, mark_of
 from torntail.judge.io_content import taking_breach
 from torntail.judge.io_steps import TAKINGS, IoStep, Take, Taking
-from torntail.record.inprocess import Recorder
 from torntail.record.real import Real
 from torntail.record.tree import read_file
 
 __all__ = ["NoFile", "take", "takings_of"]
 
 _WRITE: Final = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
+
+_LOG_OF_A_DATABASE: Final = "-wal"
 
 
 class NoFile(Exception):
@@ -67,39 +68,29 @@ def take(teller: StoryTeller, base: Base, index: int, how: Taking) -> Story:
     story = Story(base, None, "leave")
     following = _next_append(base, index)
     assert following is not None
-    store: InlineStore | None = None
-    recorder = Recorder(teller.root, base.disk)
+    stage = stage_of(teller.target, teller.root, base.disk, None)
     sizes: list[int] = []
-    try:
-        with recorder:
+    # What it comes to is not held against the log: this process writes there, too.
+    with stage.finishing(check=False):
+        try:
             for call in base.calls[: index + 1]:
-                sizes.append(len(recorder.operations))
-                if isinstance(call, Reopen) and store is not None:
-                    store.close()
-                    store = None
-                if store is None:
-                    store = InlineStore(teller.target.factory, teller.root)
-                story.steps.append(IoStep(call, teller.answer(store, call)))
-        call = base.calls[index]
-        assert isinstance(call, Append)
-        assert store is not None
-        path, before = _session_file(recorder, call, sizes[-1])
-        content = _take(path, how, before)
-        shown = os.path.relpath(path, teller.root)
-        story.steps.append(IoStep(Take(call.session, how, shown), Returned()))
-        append = base.calls[following]
-        story.steps.append(IoStep(append, teller.answer(store, append)))
-        left = read_file(path)[0] if os.path.exists(path) else None
-    finally:
-        if store is not None:
-            store.close()
+                sizes.append(len(stage.operations))
+                story.steps.append(IoStep(call, stage.answer(call)))
+            call = base.calls[index]
+            assert isinstance(call, Append)
+            path, before = _session_file(stage, call, sizes[-1])
+            content = _take(path, how, before)
+            shown = os.path.relpath(path, teller.root)
+            story.steps.append(IoStep(Take(call.session, how, shown), Returned()))
+            append = base.calls[following]
+            story.steps.append(IoStep(append, stage.answer(append)))
+            left = read_file(path)[0] if os.path.exists(path) else None
+        finally:
+            stage.close()
     found = None
     if left is not None and content is None:
-        fresh = InlineStore(teller.target.factory, teller.root)
-        load = Load(session=call.session)
-        found = teller.answer(fresh, load)
-        story.steps.append(IoStep(load, found))
-        fresh.close()
+        found = teller.calls.load_all([call.session])[call.session]
+        story.steps.append(IoStep(Load(session=call.session), found))
     breach = taking_breach(
         call.session, how, story.steps[index + 2].outcome, found, wrote=left != content
     )
@@ -108,22 +99,27 @@ def take(teller: StoryTeller, base: Base, index: int, how: Taking) -> Story:
     return story
 
 
-def _session_file(recorder: Recorder, call: Append, start: int) -> tuple[str, int]:
+def _session_file(stage: Stage, call: Append, start: int) -> tuple[str, int]:
     """Where the file stands that a call wrote its events to, and its length before the call."""
     marks = [mark.encode() for mark in map(mark_of, call.events) if mark is not None]
+    operations = stage.operations
     written: list[Inode] = []
-    for operation in recorder.operations[start:]:
+    for operation in operations[start:]:
         if isinstance(operation, Write):
             written.append(operation.inode)
             if any(mark in operation.data for mark in marks):
                 written.append(operation.inode)
                 break
     for inode in reversed(written):
-        path = recorder.real_path(inode)
+        path = stage.real_path(inode)
+        if path is not None and path.endswith(_LOG_OF_A_DATABASE):
+            # The file of a session is the database; its log beside it comes and goes.
+            database = path.removesuffix(_LOG_OF_A_DATABASE)
+            return database, os.path.getsize(database)
         if path is not None:
             offsets = [
                 operation.offset
-                for operation in recorder.operations[start:]
+                for operation in operations[start:]
                 if isinstance(operation, Write) and operation.inode == inode
             ]
             return path, min(offsets)

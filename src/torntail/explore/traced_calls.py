@@ -18,13 +18,14 @@ from torntail.drive.python_store import CallOutcome
 from torntail.drive.target import Target
 from torntail.explore.crash_calls import CrashCalls, Followed, Recording, further_events
 from torntail.explore.traced_driver import TracedDriver
+from torntail.judge.capabilities import Capabilities
 from torntail.judge.history import Append, Create, Hung, Load, Observation, Reopen, Returned
 from torntail.judge.history import Operation as Call
 from torntail.judge.recovery import Answer, Continuation, FirstCalls
 from torntail.record.slots import Slot
 from torntail.session import SessionEvent, SessionHeader
 
-__all__ = ["TracedCalls", "calls_on"]
+__all__ = ["CALL_SECONDS", "TracedCalls", "TracedRecords", "calls_on", "requests_of"]
 
 CALL_SECONDS: Final = 10.0
 """How long a call may take: less than a worker may be silent, whose disk would not be known."""
@@ -37,11 +38,13 @@ def calls_on(target: Target, slot: Slot, began: Callable[[], object] = lambda: N
     """The calls on a target, wherever its store lives."""
     if target.driver is not None:
         return TracedCalls(target, slot, began)
+    if target.recorder is not None:
+        return TracedRecords(target, slot, began)
     return CrashCalls(target, slot, began)
 
 
-class TracedCalls(CrashCalls):
-    """A target with a driver, in the directory of a slot."""
+class TracedRecords(CrashCalls):
+    """A target recorded by the tracer, in the directory of a slot; its loads are made here."""
 
     def __init__(
         self,
@@ -52,9 +55,10 @@ class TracedCalls(CrashCalls):
         timeout: float = CALL_SECONDS,
     ) -> None:
         super().__init__(target, slot, began)
-        assert target.driver is not None
-        self._driver = target.driver
-        self._traced = TracedDriver.of(target.driver)
+        driver = target.driver or target.recorder
+        assert driver is not None
+        self._driver = driver
+        self._traced = TracedDriver.of(driver)
         self.timeout = timeout
 
     def close(self) -> None:
@@ -78,7 +82,7 @@ class TracedCalls(CrashCalls):
             take.invoke(index)
             if isinstance(call, Reopen):
                 take.close()
-            outcomes = take.ask(index, self._requests(call))
+            outcomes = take.ask(index, requests_of(call, self.capabilities))
             outcome: CallOutcome = outcomes[0] if outcomes else Returned()
             history.append(Observation(call, outcome))
             if take.broken:
@@ -91,20 +95,14 @@ class TracedCalls(CrashCalls):
         take.close()
         return Recording((*take.finish(), *unanswered), tuple(history))
 
-    def _requests(self, call: Call) -> list[StoreCall]:
-        match call:
-            case Create(header=header):
-                return self._create(header)
-            case Append(session=session, events=events):
-                return [("append", {"session": session, "events": events})]
-            case Load(session=session):
-                return [("load", {"session": session})]
-        return []
-
     def _create(self, header: SessionHeader) -> list[StoreCall]:
         if self.capabilities.creates == "implicit":
             return []
         return [("create", {"header": header})]
+
+
+class TracedCalls(TracedRecords):
+    """A target with a driver, which is also asked on a crashed disk."""
 
     # --- on a crashed disk ----------------------------------------------------------------------
 
@@ -207,3 +205,15 @@ class TracedCalls(CrashCalls):
         if any(isinstance(one, Hung) for one in outcomes):
             self.timeout = min(self.timeout, _IMPATIENT_SECONDS)
         return outcomes
+
+
+def requests_of(call: object, capabilities: Capabilities) -> list[StoreCall]:
+    """What a call of a plan asks of a driver; nothing where the store does not have it."""
+    match call:
+        case Create(header=header) if capabilities.creates == "explicit":
+            return [("create", {"header": header})]
+        case Append(session=session, events=events):
+            return [("append", {"session": session, "events": events})]
+        case Load(session=session):
+            return [("load", {"session": session})]
+    return []

@@ -60,9 +60,10 @@ LIMITS: Final = (
     "that an fsync has made durable are taken to stay (device faults are not part of this)",
     "file operations of a Python store are recorded inside Python: of one that writes by other "
     "means nothing is said about crashes and I/O errors; syncs by foreign code (ctypes, cffi, C "
-    "extensions) are not seen, and make a store look worse than it is",
-    "I/O errors strike writes, opens for writing, syncs and changes of names of a Python store, "
-    "never reads, and nothing behind a driver; EINTR does not reach a Python store",
+    "extensions) are not seen, and make a store look worse than it is; sqlite and drivers are "
+    "recorded from outside",
+    "I/O errors strike writes, opens for writing, syncs and changes of names, never reads; of a "
+    "driver an open only where all fails; EINTR does not reach a Python store",
     "IO-3: not judged is a kill between a failed fsync and the cut, followed by a load in the same "
     "boot; nor a power cut after a new store object has taken over bytes that could not be cut off",
 )
@@ -167,6 +168,7 @@ class Tally:
         self._silent_flips = 0
         self._harness_errors: list[str] = []
         self._uncrashed: str | None = "no crash was tried"
+        self._unstruck: str | None = None
 
     @property
     def flips(self) -> tuple[int, int]:
@@ -227,6 +229,10 @@ class Tally:
         """No crash could be tried, for a reason that the certificate gives."""
         self._uncrashed = reason
 
+    def not_struck(self, reason: str) -> None:
+        """No I/O error could be tried, for a reason that the certificate gives."""
+        self._unstruck = reason
+
     def harness_error(self, text: str) -> None:
         """A case proved nothing because of torntail itself: no clause may pass on it (VD-6)."""
         self._harness_errors.append(text)
@@ -255,10 +261,13 @@ class Tally:
             return ClauseResult(clause.id, "not exercised yet")
         if not self._request.requests(clause):
             return ClauseResult(clause.id, "not requested", note=f"level {self._request.level}")
-        if clause.group in ("CR", "IO") and self._uncrashed is not None:
+        untried = self._uncrashed if clause.group in ("CR", "IO") else None
+        if clause.group == "IO":
+            untried = untried or self._unstruck
+        if untried is not None:
             # By default what cannot be seen is said; asked for by name, it is missing.
             state = "unknown" if self._request.explicit_level else "not exercised yet"
-            return ClauseResult(clause.id, state, note=self._uncrashed)
+            return ClauseResult(clause.id, state, note=untried)
         cut_short = self._cut_short.get(clause.id)
         if cut_short is not None:
             note = f"a case ended early, {cut_short.clause} being violated: {cut_short.sentence}"

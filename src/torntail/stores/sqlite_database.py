@@ -49,6 +49,9 @@ class FileMark:
 
 _MINIMUM_VERSION: Final = (3, 37, 0)
 _BESIDE: Final = ("-wal", "-journal")
+_JOURNAL_MAGIC: Final = bytes.fromhex("d9d505f920a163d7")
+# What a file is whose pages were written in part; its journal is still to be rolled back.
+_IN_PART: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 _COPY_ATTEMPTS: Final = 5
 _RETRY_SECONDS: Final = 0.005
 
@@ -319,7 +322,7 @@ class Database:
         if connection is None or not (create or identify(connection, self.path)):
             raise WriterConflict(session_id, self.path, "the database was emptied")
         if create:
-            if self._settings.durable:
+            if self._settings.careful_creation:
                 # Tables are made under a rollback journal, whose removal must be durable, too.
                 connection.execute("PRAGMA synchronous = EXTRA")
             fill(connection, self.path)
@@ -390,14 +393,15 @@ class Database:
         An immutable connection reads the main file only and takes no lock. Where that shows nothing
         and a write-ahead log stands beside it, a read-only connection looks at both: it does not
         move the log's content on closing, as others would. Beside a rollback journal nothing can be
-        told before SQLite has rolled back: then True, and `identify` on the connection decides.
+        told before SQLite has rolled back, not even by a first page that a crash has torn: then
+        True, and `identify` on the connection decides.
         """
         beside = self._beside()
         try:
             if self._peek(status, immutable=True):
                 return True
         except sqlite3.Error as error:
-            if primary_code(error) != sqlite3.SQLITE_CORRUPT or "-journal" not in beside:
+            if primary_code(error) not in _IN_PART or not self._is_journaled():
                 raise
         if "-journal" in beside:
             return True
@@ -408,13 +412,32 @@ class Database:
         try:
             ours = identify(connection, self.path, check_tables=False)
             # SQLite takes a file shorter than its own header for an empty database.
-            if not ours and status.st_size:
+            if not ours and status.st_size and not self._is_first_byte(status):
                 pages = connection.execute("PRAGMA page_count").fetchone()[0]
                 if not pages:
-                    raise StorageFailed(None, self.path, "open", "the file is not a database")
+                    error = sqlite3.DatabaseError("the file is not a database")
+                    error.sqlite_errorcode = sqlite3.SQLITE_NOTADB
+                    raise error
             return ours
         finally:
             connection.close()
+
+    def _is_first_byte(self, status: os.stat_result) -> bool:
+        """Whether the file is the first byte of a database and no more.
+
+        A creation leaves that even when SQLite has rolled it back: it counts a single byte as none.
+        """
+        if status.st_size != 1:
+            return False  # Not to be opened here: see `_CREATION`.
+        return self.path.read_bytes() == b"S"
+
+    def _is_journaled(self) -> bool:
+        """Whether a rollback journal stands beside the file whose header SQLite has finished."""
+        try:
+            with open(f"{self.path}-journal", "rb") as journal:
+                return journal.read(len(_JOURNAL_MAGIC)) == _JOURNAL_MAGIC
+        except OSError:
+            return False
 
     def _connect(
         self, mode: str, *, path: Path | None = None, immutable: bool = False

@@ -40,6 +40,15 @@ class Settings:
         """Whether an acknowledged event must survive a power loss."""
         return self.durability == "power"
 
+    @property
+    def careful_creation(self) -> bool:
+        """Whether tables are made, and the journal mode changed, at the level EXTRA.
+
+        That happens under a rollback journal, where NORMAL can destroy the database on a disk that
+        reorders, which WAL with NORMAL never does.
+        """
+        return self.durable or (self.journal_mode == "wal" and self.synchronous != "off")
+
     @classmethod
     def choose(
         cls,

@@ -149,6 +149,11 @@ class Helper:
         assert self._tracer.book is not None
         return ("armed", self._tracer.strikes.arm(request["strikes"], self._tracer.book))
 
+    def do_lift(self, request: dict[str, Any], descriptors: list[int]) -> tuple[Any, ...]:
+        """Takes all strikes away."""
+        self._tracer.strikes.lift()
+        return ("lifted",)
+
     def do_start(self, request: dict[str, Any], descriptors: list[int]) -> tuple[Any, ...]:
         """Starts a command and waits until it is one."""
         status = os.fstat(descriptors[1])

@@ -65,7 +65,7 @@ class Recording:
         self._entries: list[Entry] = []
         self._taken = 0
         self._problems: list[tuple[str, str, str]] = []
-        self._struck: list[tuple[int, int, str]] = []
+        self._struck: list[tuple[int, int, str, int | None, int, bool]] = []
         self._outside: str | None = None
         self._strikes: list[Strike] = []
         self._over = False
@@ -81,6 +81,10 @@ class Recording:
         if new:
             self._client.ask("arm", strikes=[fields_of(strike) for strike in new])
             self._strikes += new
+
+    def lift(self) -> None:
+        """The disk is well again: nothing strikes until more is armed."""
+        self._client.ask("lift")
 
     def mark(self, mark: Mark) -> None:
         """Puts a call's mark into the log, after all that has taken effect."""
@@ -117,7 +121,8 @@ class Recording:
         """The strikes that hit, in order."""
         self.refresh()
         return [
-            Struck(position, self._strikes[number], kind) for position, number, kind in self._struck
+            Struck(position, self._strikes[number], kind, inode, size, again)
+            for position, number, kind, inode, size, again in self._struck
         ]
 
     @property

@@ -27,17 +27,18 @@ _READ_BYTES: Final = 1 << 24
 class _Armed:
     """A strike, how many calls of its kind it has seen, and whether it has hit."""
 
-    __slots__ = ("fields", "has_hit", "seen")
+    __slots__ = ("fields", "has_hit", "lifted", "seen")
 
     def __init__(self, fields: dict[str, Any]) -> None:
         self.fields = fields
         self.has_hit = False
+        self.lifted = False
         self.seen = 0
 
     def hits(self, kind: str, length: int) -> bool:
         """Whether it strikes the call that is about to be made; counts it if it is meant."""
         fields = self.fields
-        if not self._means(kind):
+        if self.lifted or not self._means(kind):
             return False
         self.seen += 1
         if self.has_hit:
@@ -61,15 +62,17 @@ class _Armed:
 
 
 class Strikes:
-    """The strikes of a recording; `struck` are those that hit: where in the log, number, kind."""
+    """The strikes of a recording; `struck` are those that hit: where in the log, which one, on a
+    call of which kind, on which inode, with how many bytes, and whether its error was told before.
+    """
 
     __slots__ = ("_again", "_armed", "_durable", "struck")
 
     def __init__(self) -> None:
         self._armed: list[_Armed] = []
-        self._again: dict[int, int] = {}
+        self._again: dict[int, tuple[int, int]] = {}
         self._durable: dict[int, bytes] | None = None
-        self.struck: list[tuple[int, int, str]] = []
+        self.struck: list[tuple[int, int, str, int | None, int, bool]] = []
 
     def arm(self, strikes: list[dict[str, Any]], book: Book) -> int:
         """Adds strikes, which count calls from now on; gives the number of the first."""
@@ -86,16 +89,24 @@ class Strikes:
         for number, armed in enumerate(self._armed):
             if armed.hits(kind, length) and found is None:
                 found = armed.fields
-                self.struck.append((len(book.entries), number, kind))
+                self.struck.append((len(book.entries), number, kind, inode, length, False))
         if kind == "sync" and inode is not None and found is None and inode in self._again:
-            return {"act": "refuse", "error": self._again.pop(inode), "length": 0, "pages": ""}
+            error, number = self._again.pop(inode)
+            self.struck.append((len(book.entries), number, kind, inode, length, True))
+            return {"act": "refuse", "error": error, "length": 0, "pages": ""}
         return found
+
+    def lift(self) -> None:
+        """The disk is well again: nothing that is armed strikes any more."""
+        for armed in self._armed:
+            armed.lifted = True
+        self._again.clear()
 
     def sync_failed(self, fields: dict[str, Any], inode: int, book: Book) -> None:
         """Does to a file what a failed fsync leaves, and logs it."""
         pages = fields["pages"] or "dirty"
         if fields["reported"] == "again":
-            self._again[inode] = fields["error"]
+            self._again[inode] = fields["error"], self.struck[-1][1]
         content = None
         path = book.path_to(inode)
         if pages == "clean-old" and self._durable is not None and path is not None:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import msgspec
 
 from torntail.crash.io_faults import IoFault, SyncFailure
-from torntail.crash.oplog import Operation
+from torntail.crash.oplog import Inode, Operation
 
 __all__ = [
     "Delay",
@@ -107,11 +107,18 @@ Strike = Kill | Refuse | Delay
 
 
 class Struck(msgspec.Struct, frozen=True):
-    """A strike that hit: it stood before entry `position` of the log, on a call of kind `kind`."""
+    """A strike that hit: it stood before entry `position` of the log, on a call of kind `kind`.
+
+    `inode` is the file it was about, if it was about one; of a write or read, `size` is how many
+    bytes it was for. `again`: a failed fsync that was reported a second time.
+    """
 
     position: int
     strike: Strike
     kind: str
+    inode: Inode | None = None
+    size: int = 0
+    again: bool = False
 
 
 class Ended(msgspec.Struct, frozen=True):
