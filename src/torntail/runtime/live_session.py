@@ -14,7 +14,7 @@ import weakref
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from torntail.runtime.claims import Claim
 from torntail.runtime.errors import SessionClosed, TurnGrammarBroken
@@ -37,7 +37,7 @@ from torntail.session import (
 )
 from torntail.session.events import Json
 from torntail.session.transcript import SURFACE_TYPES, Message
-from torntail.stores.contract import NotSerializable
+from torntail.stores.contract import NotSerializable, RepairReport
 
 __all__ = ["Session", "close_all", "epoch_milliseconds"]
 
@@ -50,7 +50,8 @@ def epoch_milliseconds() -> int:
 class Session:
     """A running session; made by `start`, `resume` and `fork`. Use it from any thread or task.
 
-    Leaving `with` or `async with` closes it.
+    `repair` says what `resume` had to mend, None for a session that was not resumed. Leaving `with`
+    or `async with` closes it.
     """
 
     def __init__(
@@ -63,9 +64,11 @@ class Session:
         claim: Claim | None = None,
         policy: WritePolicy | None = None,
         created: bool = False,
+        repair: RepairReport | None = None,
     ) -> None:
         self._header_line = encode_header(header)
         self._clock = clock
+        self.repair: Final = repair
         # Reentrant: the collector of garbage may end a forgotten session anywhere.
         self._lock = threading.RLock()
         self._lines: list[bytes] = []

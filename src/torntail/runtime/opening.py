@@ -84,6 +84,7 @@ def resume(
                 claim=claim,
                 policy=policy,
                 created=True,
+                repair=loaded.repair,
             )
         except BaseException:
             claim.free()
