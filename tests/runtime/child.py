@@ -35,7 +35,7 @@ from torntail.runtime.agent import Agent, ToolCall
 from torntail.runtime.live_session import Session
 from torntail.runtime.scripts import chunks_of
 from torntail.runtime.write_behind import WriteBehind
-from torntail.session import SessionEvent, encode_event
+from torntail.session import encode_event, parse_event
 from torntail.session import vocabulary as words
 from torntail.stores.contract import NeverMaterialised, SessionNotFound
 from torntail.stores.jsonl import JsonlStore
@@ -105,11 +105,6 @@ class Talker:
 
 async def act(request: dict[str, Any], voice: Voice) -> None:
     policy = WritePolicy(window_seconds=request.get("window"))
-    counts: Counter[str] = Counter()
-
-    def tell(event: SessionEvent) -> None:
-        counts[event.type] += 1
-        voice.say(f"event {event.type} {counts[event.type]} {encode_event(event).decode()}")
 
     async def look(call: ToolCall) -> str:
         voice.say(f"tool {call.id} begin")
@@ -125,7 +120,6 @@ async def act(request: dict[str, Any], voice: Voice) -> None:
             line = encode_event(event).decode()
             _write(_standard_output, f"event {event.type} 0 {line}\n".encode())
         voice.say(f"resumed {len(session)}")
-        session.subscribe(tell)
         async with session:
             agent = Agent(session, Talker(), {"look": look})
             for _ in range(request["turns"]):
@@ -143,11 +137,22 @@ def be_an_agent(request: dict[str, Any]) -> None:
     voice = Voice(request.get("die_at"), request.get("torn"))
     voice.say(f"pid {os.getpid()}")
     advance = WriteBehind._advance
+    took = WriteBehind.took
+    counts: Counter[str] = Counter()
+
+    def appended(self: WriteBehind, size_bytes: int, *, turn_ended: bool) -> None:
+        # Under the lock of the session: said before any drain can see it.
+        line = self._lines[-1]
+        kind = parse_event(line).type
+        counts[kind] += 1
+        voice.say(f"event {kind} {counts[kind]} {line.decode()}")
+        took(self, size_bytes, turn_ended=turn_ended)
 
     def acknowledged(self: WriteBehind, saved: int) -> None:
         advance(self, saved)
         voice.say(f"saved {saved}")
 
+    WriteBehind.took = appended  # type: ignore[method-assign]
     WriteBehind._advance = acknowledged  # type: ignore[method-assign]
     for name in OPERATIONS:
         voice.watch(name)

@@ -6,6 +6,7 @@ import random
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -103,9 +104,9 @@ def test_an_agent_that_is_not_killed_leaves_nothing_to_repair(
 MOMENTS = ("before", "torn", "after")
 
 
-def deaths(operations: list[str], moment: str, stride: int, first: int) -> list[dict[str, object]]:
+def deaths(operations: list[str], moment: str, stride: int, first: int) -> list[dict[str, Any]]:
     """The requests that kill an agent at each of these operations, or at some of them."""
-    requests: list[dict[str, object]] = []
+    requests: list[dict[str, Any]] = []
     for operation in operations[first::stride]:
         _, number, name = operation.split()
         if moment == "before":

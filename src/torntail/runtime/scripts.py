@@ -111,7 +111,8 @@ def recording_of(events: Iterable[SessionEvent]) -> Recording:
     turn: RecordedTurn | None = None
     for event in events:
         data = event.data if isinstance(event.data, dict) else {}
-        blocks = [one for one in data.get("content") or [] if isinstance(one, dict)]
+        content = data.get("content")
+        blocks = [one for one in content if isinstance(one, dict)] if type(content) is list else []
         if event.type == "turn/start":
             turn = RecordedTurn()
             recording.turns.append(turn)

@@ -56,7 +56,10 @@ class StoreCalls:
         try:
             future = asyncio.run_coroutine_threadsafe(waiting, loop)
         except RuntimeError:
+            # The loop is closed. What will never run is ended, or Python would complain of it.
             waiting.close()
+            if inspect.iscoroutine(answer):
+                answer.close()
             raise
         while True:
             try:
