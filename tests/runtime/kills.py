@@ -13,6 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from tests.runtime import providers
 from tests.runtime.child import STORES
 from torntail.session import (
     SessionEvent,
@@ -143,7 +144,9 @@ class Ledger:
         assert kept >= self.saved, "an acknowledged event is missing"
         assert [event.seq for event in events] == [*range(len(events))]
         assert turn_grammar_problem(events) is None
-        assert transcript_problems(derive_messages(events)) == []
+        messages = derive_messages(events)
+        assert transcript_problems(messages) == []
+        assert providers.problems(messages) == []
         answered = Counter(event.data["callId"] for event in events if event.type == "tool/result")
         assert [call for call, count in answered.items() if count > 1] == []
         return events
