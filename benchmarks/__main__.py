@@ -1,4 +1,4 @@
-"""`python -m benchmarks [load|append|memory|sqlite|crash|fuzz|scenarios …]`: ratios to a floor."""
+"""`python -m benchmarks [SUBJECT …]`: what things cost, as ratios to a floor."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks import append, crash, fuzz, load, memory, scenarios, sqlite
+from benchmarks import append, crash, fuzz, load, memory, runtime, scenarios, sqlite
 from benchmarks.measure import Measured, file_system
 
 SUBJECTS = {
@@ -21,6 +21,7 @@ SUBJECTS = {
     "crash": crash.run,
     "fuzz": fuzz.run,
     "scenarios": scenarios.run,
+    "runtime": runtime.run,
 }
 
 

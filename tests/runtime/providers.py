@@ -11,6 +11,7 @@ import functools
 import importlib
 import json
 from collections.abc import Callable, Mapping, Sequence
+from types import GenericAlias
 from typing import Any
 
 from torntail.session.transcript import Message
@@ -138,7 +139,7 @@ def types_of(provider: str) -> Any:
         pydantic: Any = importlib.import_module("pydantic")
     except ModuleNotFoundError:
         return None
-    return pydantic.TypeAdapter(list[message])
+    return pydantic.TypeAdapter(GenericAlias(list, (message,)))
 
 
 def problems(messages: Sequence[Message]) -> list[str]:

@@ -196,3 +196,14 @@ def test_a_fork_whose_append_failed_leaves_its_id_free() -> None:
     with pytest.raises(Exception, match="the disk says no"):
         fork(store, "s", new_id="child").wait()
     start(store, "child").close().wait()
+
+
+def test_a_fork_stores_its_seed_once() -> None:
+    store = TroubledStore()
+    with start(store, "s") as session:
+        session.append("note", {})
+    child = fork(store, "s", new_id="child").wait()
+    child.flush().wait()
+    child.close().wait()
+    assert store.calls.count(("append", "child")) == 1
+    assert store.calls.count(("create", "child")) == 1

@@ -326,6 +326,17 @@ def test_an_id_that_is_taken_in_storage_is_refused_at_the_first_flush_and_for_ev
     assert notes(store) == [1]
 
 
+def test_an_id_that_was_loaded_is_taken() -> None:
+    store = MemoryStore()
+    with start(store, "s") as first:
+        note(first, 1)
+    store.load("s")
+    second = start(store, "s")
+    second.append("note", 1)
+    with pytest.raises(SessionExists):
+        second.flush().wait()
+
+
 def test_an_id_that_another_store_object_took_is_never_taken_for_ours(tmp_path: Any) -> None:
     with JsonlStore(tmp_path) as store:
         session = start(store, "s")
