@@ -16,6 +16,7 @@ PAGE: Final = ROOT / "docs" / "live.md"
 _MARKS = re.compile(r"(?P<head><!-- coordinator -->\n).*?(?P<foot><!-- end -->)", re.S)
 
 SUITE: Final = "src/torntail/explore/cases_lv.py"
+STORING: Final = "src/torntail/explore/cases_lv_storing.py"
 BEHIND: Final = "tests/runtime/test_write_behind.py"
 OPENING: Final = "tests/runtime/test_opening.py"
 KILLS: Final = "tests/runtime/test_kills.py"
@@ -44,7 +45,7 @@ _RELOAD = "a session is given its store when it is made; there is no hot reload"
 COORDINATOR: Final[dict[str, Kept]] = {
     "C1": _kept(
         "a live session driven through the store survives a reload",
-        (SUITE, "flush_stores_everything_in_order"),
+        (STORING, "flush_stores_everything_in_order"),
         (KILLS, "test_a_kill_at_a_place"),
     ),
     "C2": _kept(
@@ -54,7 +55,7 @@ COORDINATOR: Final[dict[str, Kept]] = {
     ),
     "C3": _kept(
         "an event changed after it was told does not change the copy",
-        (SUITE, "what_is_stored_is_what_was_appended"),
+        (STORING, "what_is_stored_is_what_was_appended"),
     ),
     "C4": _kept("append copies its batch", (STORES, "test_batches_are_private_copies")),
     "C5": _kept(
@@ -68,14 +69,14 @@ COORDINATOR: Final[dict[str, Kept]] = {
     "C7": _not_applicable("a late mount catches up with live sessions", _RELOAD),
     "C8": _kept(
         "dispose drains what waits",
-        (SUITE, "close_drains"),
+        (STORING, "close_drains"),
         (BEHIND, "test_all_are_closed_whatever_becomes_of_one"),
     ),
     "C9": _not_applicable("a reloaded backend adopts a live session", _RELOAD),
     "C10": _not_applicable("adoption stores the live suffix behind the stored prefix", _RELOAD),
     "C11": _kept(
         "what takes up an active open turn does not repair it",
-        (SUITE, "a_drain_that_failed_is_told_and_made_good"),
+        (STORING, "a_drain_that_failed_is_told_and_made_good"),
         (SUITE, "resume_of_a_running_session_is_refused"),
     ),
     "C12": _kept(
@@ -104,7 +105,7 @@ COORDINATOR: Final[dict[str, Kept]] = {
     "C18": _kept(
         "a session whose seed is the stored prefix stores the rest",
         (SUITE, "resume_goes_on_where_the_log_ends"),
-        (SUITE, "a_first_drain_that_failed_is_made_good"),
+        (STORING, "a_first_drain_that_failed_is_made_good"),
     ),
     "C19": _kept(
         "another cwd cannot claim what was announced", (STORES, "test_an_id_is_created_once")

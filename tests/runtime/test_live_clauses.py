@@ -7,7 +7,7 @@ import pytest
 from tests.runtime.reference_layer import ReferenceLayer
 from tests.zoo.live import LIVE_ZOO, DrainsAtFlushOnly, Layer, WaitsAtTurnEnd
 from torntail import live_suite
-from torntail.explore import cases_lv, live
+from torntail.explore import live
 from torntail.explore.cases_lv import LIVE_CASES
 from torntail.judge.clauses import clauses_in_group
 
@@ -37,7 +37,6 @@ def test_a_broken_layer_is_caught_by_its_clause_alone(
     if broken in (WaitsAtTurnEnd, DrainsAtFlushOnly):
         # What hangs here does so for good: there is no need to wait for long.
         monkeypatch.setattr(live, "WATCHDOG_SECONDS", 0.3)
-        monkeypatch.setattr(cases_lv, "WATCHDOG_SECONDS", 0.3)
     found = findings(broken())
     assert set(found.values()) == {clause}, found
 

@@ -10,7 +10,7 @@ import pytest
 
 from torntail.explore.live_store import TroubledStore
 from torntail.runtime import LiveError, NoStore, SessionRunning, fork, resume, start
-from torntail.session import SessionHeader, encode_event
+from torntail.session import SessionEvent, SessionHeader, TranscriptError, encode_event
 from torntail.session import vocabulary as words
 from torntail.stores.contract import (
     NeverMaterialised,
@@ -196,6 +196,42 @@ def test_a_fork_whose_append_failed_leaves_its_id_free() -> None:
     with pytest.raises(Exception, match="the disk says no"):
         fork(store, "s", new_id="child").wait()
     start(store, "child").close().wait()
+
+
+def test_a_header_holds_what_it_was_given() -> None:
+    store = MemoryStore()
+    with start(store, "s", cwd="/home", extra={"origin": "test"}, clock=lambda: 5) as session:
+        session.append("note", {})
+    header = SessionHeader("s", 5, "/home", extra={"origin": "test"})
+    assert store.load("s").header == header
+
+
+@pytest.mark.parametrize("session_id", ["", "\ud800"])
+def test_an_id_is_taken_as_it_is_or_refused(session_id: str) -> None:
+    store = MemoryStore()
+    if not session_id:
+        with pytest.raises(ValueError, match="id is not a non-empty string"):
+            start(store, session_id)
+        return
+    with start(store, session_id) as session:
+        session.append("note", {})
+    with resume(store, session_id).wait() as session:
+        assert (session.id, len(session)) == (session_id, 1)
+
+
+def test_a_stored_history_that_cannot_be_derived_says_so_each_time() -> None:
+    store = TroubledStore()
+    content = {"content": [words.text("Hello")]}
+    events = [
+        SessionEvent("user/message", 0, 5, content, "append"),
+        SessionEvent("user/message", 1, 5, content, {"op": "replace", "start": 7, "end": 7}),
+    ]
+    store.put(SessionHeader("s", 5), events)
+    with resume(store, "s").wait() as session:
+        for _attempt in range(2):
+            with pytest.raises(TranscriptError, match="seq 1: replaces a range not on"):
+                session.derive_messages()
+        assert len(session._history.messages()) == 1
 
 
 def test_a_fork_stores_its_seed_once() -> None:

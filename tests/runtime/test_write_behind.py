@@ -15,6 +15,7 @@ from torntail.explore.live_store import TroubledStore
 from torntail.runtime import (
     BufferFull,
     Session,
+    SessionClosed,
     SessionRunning,
     StorageDiffers,
     WritePolicy,
@@ -409,6 +410,77 @@ def test_a_store_that_cannot_reopen_is_simply_tried_again() -> None:
         session.flush().wait()
     session.close().wait()
     assert notes(store) == [1]
+
+
+def test_a_store_that_forgets_an_announcement_is_told_again() -> None:
+    store = TroubledStore()
+    append = store.append
+
+    def forgetful(session_id: str, events: Any) -> None:
+        if store.calls.count(("create", session_id)) == 1:
+            del store._inner._sessions[session_id]
+            raise OSError("not now")
+        append(session_id, events)
+
+    store.append = forgetful  # type: ignore[method-assign]
+    session = start(store, "s")
+    note(session, 1)
+    with pytest.raises(OSError, match="not now"):
+        session.flush().wait()
+    session.close().wait()
+    assert notes(store) == [1]
+
+
+def test_no_thread_for_a_drain_is_a_drain_that_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = TroubledStore()
+    session = start(store, "s")
+
+    def cannot(self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", cannot)
+        turn(session, 1)
+        assert len(session) == 3
+        with pytest.raises(RuntimeError, match="new thread"):
+            session.flush().wait()
+    session.close().wait()
+    assert len(store.stored("s")) == 3
+
+
+def test_failures_in_the_background_are_not_kept_without_end() -> None:
+    store = TroubledStore()
+    store.troubles = ["none stored"] * 20
+    session = start(store, "s")
+    for number in range(1, 13):
+        turn(session, number)
+        end_of_drains()
+    with pytest.raises(ExceptionGroup) as failed:
+        session.close().wait()
+    assert len(failed.value.exceptions) == 9
+    store.troubles.clear()
+    session.close().wait()
+    assert len(store.stored("s")) == 36
+
+
+def test_what_cannot_be_stored_can_be_given_up() -> None:
+    store = TroubledStore()
+    session = start(store, "s")
+    note(session, 1)
+    session.flush().wait()
+    store.troubles.append("others stored")
+    note(session, 2, 3)
+    with pytest.raises(StorageFailed):
+        session.flush().wait()
+    with pytest.raises(StorageDiffers):
+        session.close().wait()
+    assert session.abandon() == 2
+    with pytest.raises(SessionClosed):
+        session.flush().wait()
+    with pytest.raises(SessionClosed):
+        note(session, 4)
+    with resume(store, "s").wait() as resumed:
+        assert len(resumed) == 3
 
 
 # --- ids ----------------------------------------------------------------------------------------

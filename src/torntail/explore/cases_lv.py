@@ -1,255 +1,41 @@
 """The cases of LV-1 to LV-5: what a live layer does over a store that says no as told.
 
-Each case is a function of a layer, its name a sentence, that raises `LiveFinding`. Crashes are not
-here: they need real processes.
+Each case is a function of a layer, its name a sentence, that raises `LiveFinding`; those of LV-1
+stand in `cases_lv_storing`. Crashes are not here: they need real processes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from torntail.explore.live import (
-    WATCHDOG_SECONDS,
-    LiveCase,
-    LiveFinding,
-    LiveLayer,
-    LiveSession,
-    expect,
-    in_time,
-    refused,
+from torntail.explore.cases_lv_storing import STORING
+from torntail.explore.live import LiveCase, LiveFinding, LiveLayer, LiveSession, expect, refused
+from torntail.explore.live_store import TroubledStore
+from torntail.explore.live_words import (
+    HEADER,
+    OPEN,
+    TURN,
+    Word,
+    again,
+    assistant,
+    chunk,
+    events_of,
+    expect_stored,
+    flush,
+    same,
+    say,
+    step,
+    tool_call,
+    tool_result,
+    turn_end,
+    turn_start,
+    user,
 )
-from torntail.explore.live_store import Trouble, TroubledStore
-from torntail.session import (
-    SessionEvent,
-    SessionHeader,
-    derive_messages,
-    interrupted_turn_closers,
-    same_json,
-)
+from torntail.session import derive_messages, interrupted_turn_closers, same_json
 from torntail.session import vocabulary as words
 
 __all__ = ["LIVE_CASES"]
-
-Word = tuple[str, Any]
-
-_HEADER: Final = SessionHeader("a", 1_700_000_000_000)
-
-
-# --- events, without seq and time ---------------------------------------------------------------
-
-
-def turn_start(turn: int = 1) -> Word:
-    """A turn begins."""
-    return "turn/start", words.turn_start(seq=0, time=0, turn=turn).data
-
-
-def turn_end(turn: int = 1) -> Word:
-    """A turn ends."""
-    return "turn/end", words.turn_end(seq=0, time=0, turn=turn).data
-
-
-def step(kind: str, step: int = 1, turn: int = 1) -> Word:
-    """A step begins or ends."""
-    return f"step/{kind}", {"turn": turn, "step": step}
-
-
-def user(told: str = "Hello") -> Word:
-    """The user says something."""
-    return "user/message", words.user_message(seq=0, time=0, content=[words.text(told)]).data
-
-
-def chunk(step: int = 1, turn: int = 1) -> Word:
-    """A piece of the stream."""
-    piece = {"type": "text-delta", "index": 0, "text": "Hel"}
-    return "assistant/chunk", {"turn": turn, "step": step, "chunk": piece}
-
-
-def assistant(*calls: str, step: int = 1, turn: int = 1) -> Word:
-    """The model's message, with calls."""
-    content = [words.text("Yes."), *(words.tool_call_block(call, "read") for call in calls)]
-    return "assistant/message", {"turn": turn, "step": step, "content": content}
-
-
-def tool_call(call: str, step: int = 1, turn: int = 1) -> Word:
-    """A call is handed to its tool."""
-    data = {"turn": turn, "step": step, "callId": call, "name": "read", "arguments": "{}"}
-    return "tool/call", data
-
-
-def tool_result(call: str, step: int = 1, turn: int = 1) -> Word:
-    """A tool has answered."""
-    data = {"callId": call, "content": [words.text("done")], "isError": False}
-    return "tool/result", {"turn": turn, "step": step, **data}
-
-
-_SURFACE: Final = {"user/message", "assistant/message", "tool/result"}
-_TURN: Final = (turn_start(), user(), step("start"), chunk(), assistant(), step("end"), turn_end())
-_OPEN: Final = (turn_start(), user(), step("start"), assistant("c1"), tool_call("c1"))
-
-
-def _say(session: LiveSession, *said: Word) -> None:
-    for kind, data in said:
-        session.append(kind, data, "append" if kind in _SURFACE else None)
-
-
-def _events(*said: Word) -> list[SessionEvent]:
-    return [
-        SessionEvent(kind, seq, 1_700_000_000_000, data, "append" if kind in _SURFACE else None)
-        for seq, (kind, data) in enumerate(said)
-    ]
-
-
-def _same(left: Iterable[SessionEvent], right: Iterable[SessionEvent]) -> bool:
-    return same_json([one.to_json() for one in left], [one.to_json() for one in right])
-
-
-# --- LV-1 ---------------------------------------------------------------------------------------
-
-
-def append_does_not_wait_for_the_store(layer: LiveLayer) -> None:
-    """LV-1: an append returns while the store is in the middle of a drain."""
-    store = TroubledStore()
-    session = layer.start(store, "a")
-    store.gate.clear()
-    try:
-        in_time("LV-1", lambda: _say(session, *_TURN), "append waits for the store")
-        expect(
-            "LV-1",
-            store.waiting.wait(WATCHDOG_SECONDS),
-            "a turn/end did not drain the buffer",
-        )
-        in_time("LV-1", lambda: _say(session, turn_start(2)), "append waits for a drain")
-    finally:
-        store.gate.set()
-    session.close()
-    _expect_stored("LV-1", store, session, "after close")
-
-
-def a_turn_end_drains(layer: LiveLayer) -> None:
-    """LV-1: a turn that has ended is stored without a flush."""
-    store = TroubledStore()
-    session = layer.start(store, "a")
-    _say(session, *_TURN)
-    drained = store.appended.wait(WATCHDOG_SECONDS)
-    expect("LV-1", drained, "a turn/end did not drain the buffer")
-    session.close()
-
-
-def flush_stores_everything_in_order(layer: LiveLayer) -> None:
-    """LV-1: after a flush storage holds the log."""
-    store = TroubledStore()
-    session = layer.start(store, "a")
-    for said in _OPEN:
-        _say(session, said)
-        session.flush()
-        _expect_stored("LV-1", store, session, "after flush")
-    header = store.stored_header("a")
-    expect("LV-1", header == session.header, "storage holds another header")
-    session.close()
-
-
-def close_drains(layer: LiveLayer) -> None:
-    """LV-1: after close storage holds the log, its open turn left open."""
-    store = TroubledStore()
-    session = layer.start(store, "a")
-    _say(session, *_OPEN)
-    session.close()
-    _expect_stored("LV-1", store, session, "after close")
-    refused("LV-1", lambda: _say(session, user()), "a closed session takes events")
-
-
-def a_drain_that_failed_is_told_and_made_good(layer: LiveLayer) -> None:
-    """LV-1: the flush raises, keeps the buffer, and the next one stores all of it once."""
-    troubles: tuple[Trouble, ...] = ("none stored", "first stored", "all stored")
-    for trouble in troubles:
-        store = TroubledStore()
-        session = layer.start(store, "a")
-        _say(session, *_OPEN[:2])
-        session.flush()
-        store.troubles.append(trouble)
-        _say(session, *_OPEN[2:])
-        where = f"an append that failed with {trouble}"
-        refused("LV-1", session.flush, f"{where} is not told by the flush")
-        expect("LV-1", len(session.events()) == len(_OPEN), f"{where} changed the log")
-        # The open turn goes on.
-        _say(session, tool_result("c1"))
-        _flush("LV-1", session, f"the flush after {where}")
-        _expect_stored("LV-1", store, session, f"after {where}")
-        expect("LV-1", ("load", "a") not in store.calls, f"{where} was followed by a load")
-        session.close()
-
-
-def a_first_drain_that_failed_is_made_good(layer: LiveLayer) -> None:
-    """LV-1: so too where nothing was stored before."""
-    troubles: tuple[Trouble, ...] = ("none stored", "first stored", "all stored")
-    for trouble in troubles:
-        store = TroubledStore(trouble)
-        session = layer.start(store, "a")
-        _say(session, *_OPEN)
-        where = f"a first append that failed with {trouble}"
-        refused("LV-1", session.flush, f"{where} is not told by the flush")
-        _flush("LV-1", session, f"the flush after {where}")
-        _expect_stored("LV-1", store, session, f"after {where}")
-        session.close()
-
-
-def a_drain_that_fails_again_is_told_again(layer: LiveLayer) -> None:
-    """LV-1: each flush that stores nothing says so, and nothing is reordered meanwhile."""
-    store = TroubledStore("none stored", "none stored")
-    session = layer.start(store, "a")
-    for said in _OPEN[:2]:
-        _say(session, said)
-        refused("LV-1", session.flush, "a flush that stored nothing is silent")
-    _say(session, *_OPEN[2:])
-    _flush("LV-1", session, "the flush after two failures")
-    _expect_stored("LV-1", store, session, "after two failures")
-    session.close()
-
-
-def other_content_in_storage_is_a_conflict(layer: LiveLayer) -> None:
-    """LV-1: what storage holds under a seq of the buffer is looked at, and not written over."""
-    store = TroubledStore()
-    session = layer.start(store, "a")
-    _say(session, *_OPEN[:2])
-    session.flush()
-    store.troubles.append("others stored")
-    _say(session, *_OPEN[2:])
-    refused("LV-1", session.flush, "an append that failed is not told by the flush")
-    held = store.stored("a")
-    refused("LV-1", session.flush, "other events under the same seqs are taken for its own")
-    expect("LV-1", _same(store.stored("a"), held), "other events in storage were written over")
-    refused("LV-1", session.close, "close is silent about a conflict")
-
-
-def what_is_stored_is_what_was_appended(layer: LiveLayer) -> None:
-    """LV-1: to change an event later, in anybody's hands, changes neither log nor storage."""
-    store = TroubledStore()
-    session = layer.start(store, "a")
-    told: list[SessionEvent] = []
-    session.subscribe(told.append)
-    _say(session, *_OPEN[:1])
-    kind, data = user("as it was")
-    returned = session.append(kind, data, "append")
-    for event_data in (data, returned.data, told[-1].data):
-        event_data["content"][0]["text"] = "changed"
-    session.flush()
-    for place, events in (("log", session.events()), ("storage", store.stored("a"))):
-        text = events[1].data["content"][0]["text"]
-        expect("LV-1", text == "as it was", f"an event changed by its holder is changed in {place}")
-    session.close()
-
-
-def subscribers_are_told_what_the_log_has(layer: LiveLayer) -> None:
-    """LV-1: in order, and never before the log."""
-    session = layer.start(TroubledStore(), "a")
-    told: list[tuple[int, int]] = []
-    session.subscribe(lambda event: told.append((event.seq, len(session.events()))))
-    _say(session, *_OPEN)
-    expect("LV-1", [seq for seq, _ in told] == [*range(len(_OPEN))], "told in another order")
-    expect("LV-1", all(length > seq for seq, length in told), "told before the log has it")
-    session.close()
-
 
 # --- LV-2 ---------------------------------------------------------------------------------------
 
@@ -260,8 +46,8 @@ _UNLAWFUL: Final[Sequence[tuple[str, Sequence[Word], Word]]] = (
     ("a turn inside a turn", [turn_start()], turn_start(2)),
     ("a step inside a step", _STEP, step("start", 2)),
     ("a first turn that is not 1", [], turn_start(2)),
-    ("a turn number left out", _TURN, turn_start(3)),
-    ("a turn number used again", _TURN, turn_start(1)),
+    ("a turn number left out", TURN, turn_start(3)),
+    ("a turn number used again", TURN, turn_start(1)),
     ("a first step that is not 1", [turn_start()], step("start", 2)),
     ("a step number used again", [*_STEP, step("end")], step("start", 1)),
     ("a step outside a turn", [], step("start")),
@@ -285,15 +71,15 @@ def what_breaks_the_grammar_is_refused(layer: LiveLayer) -> None:
     """LV-2: at the append, and nothing of it is in the log."""
     for sentence, before, unlawful in _UNLAWFUL:
         session = layer.start(TroubledStore(), "a")
-        _say(session, *before)
+        say(session, *before)
 
         def attempt(session: LiveSession = session, unlawful: Word = unlawful) -> None:
-            _say(session, unlawful)
+            say(session, unlawful)
 
         refused("LV-2", attempt, f"{sentence} is accepted")
         kept = len(session.events()) == len(before)
         expect("LV-2", kept, f"{sentence} is refused and yet in the log")
-        _close(session)
+        session.close()
 
 
 def a_lawful_session_is_accepted(layer: LiveLayer) -> None:
@@ -302,27 +88,27 @@ def a_lawful_session_is_accepted(layer: LiveLayer) -> None:
     second = (turn_start(2), step("start", turn=2), assistant("c1", "c2", turn=2))
     calls = (tool_call("c2", turn=2), tool_call("c1", turn=2), tool_result("c1", turn=2))
     rest = (tool_result("c2", turn=2), step("end", turn=2), step("start", 2, 2), step("end", 2, 2))
-    said = (("note", {"at": 0}), *_TURN, ("note", None), *second, *calls, *rest, turn_end(2))
+    said = (("note", {"at": 0}), *TURN, ("note", None), *second, *calls, *rest, turn_end(2))
     try:
-        _say(session, *said)
+        say(session, *said)
     except Exception as error:
         raise LiveFinding("LV-2", f"a lawful event is refused: {error}") from error
     expect("LV-2", len(session.events()) == len(said), "lawful events are not in the log")
-    _close(session)
+    session.close()
 
 
 def loaded_events_are_taken_as_they_are(layer: LiveLayer) -> None:
     """LV-2: a stored log that breaks the grammar is resumed; new events keep it."""
     store = TroubledStore()
     loose = (user(), turn_start(7), turn_start(8), chunk(9, 9), turn_end(3))
-    store.put(_HEADER, _events(*loose))
+    store.put(HEADER, events_of(*loose))
     try:
         session = layer.resume(store, "a")
     except Exception as error:
         raise LiveFinding("LV-2", f"a stored log is refused: {error}") from error
-    expect("LV-2", _same(session.events(), _events(*loose)), "loaded events were changed")
-    refused("LV-2", lambda: _say(session, chunk()), "a chunk outside a step is accepted")
-    _close(session)
+    expect("LV-2", same(session.events(), events_of(*loose)), "loaded events were changed")
+    refused("LV-2", lambda: say(session, chunk()), "a chunk outside a step is accepted")
+    session.close()
 
 
 # --- LV-3 ---------------------------------------------------------------------------------------
@@ -331,19 +117,19 @@ def loaded_events_are_taken_as_they_are(layer: LiveLayer) -> None:
 def resume_goes_on_where_the_log_ends(layer: LiveLayer) -> None:
     """LV-3: seqs and turn numbers continue, under the same id, and nothing is stored twice."""
     store = TroubledStore()
-    before = _events(*_TURN)
-    store.put(_HEADER, before)
+    before = events_of(*TURN)
+    store.put(HEADER, before)
     session = layer.resume(store, "a")
-    expect("LV-3", session.header == _HEADER, "the resumed session has another header")
-    expect("LV-3", _same(session.events(), before), "the resumed log is not the stored one")
-    _flush("LV-3", session, "the flush of a resumed session")
-    expect("LV-3", _same(store.stored("a"), before), "resume stored something again")
+    expect("LV-3", session.header == HEADER, "the resumed session has another header")
+    expect("LV-3", same(session.events(), before), "the resumed log is not the stored one")
+    flush("LV-3", session, "the flush of a resumed session")
+    expect("LV-3", same(store.stored("a"), before), "resume stored something again")
     try:
-        _say(session, turn_start(2), turn_end(2))
+        say(session, turn_start(2), turn_end(2))
     except Exception as error:
         raise LiveFinding("LV-3", f"turn 2 does not follow turn 1: {error}") from error
-    _flush("LV-3", session, "the flush of a resumed session")
-    _expect_stored("LV-3", store, session, "after resume")
+    flush("LV-3", session, "the flush of a resumed session")
+    expect_stored("LV-3", store, session, "after resume")
     seqs = [event.seq for event in store.stored("a")]
     expect("LV-3", seqs == [*range(len(before) + 2)], "seqs do not go on")
     session.close()
@@ -352,17 +138,17 @@ def resume_goes_on_where_the_log_ends(layer: LiveLayer) -> None:
 def resume_closes_the_interrupted_turn(layer: LiveLayer) -> None:
     """LV-3: as load does; then the next turn begins."""
     store = TroubledStore()
-    cut = _events(*_OPEN)
-    store.put(_HEADER, cut)
+    cut = events_of(*OPEN)
+    store.put(HEADER, cut)
     session = layer.resume(store, "a")
     closed = [*cut, *interrupted_turn_closers(cut)]
-    expect("LV-3", _same(session.events(), closed), "the interrupted turn is not closed")
+    expect("LV-3", same(session.events(), closed), "the interrupted turn is not closed")
     try:
-        _say(session, turn_start(2))
+        say(session, turn_start(2))
     except Exception as error:
         raise LiveFinding("LV-3", f"turn 2 does not follow turn 1: {error}") from error
-    _flush("LV-3", session, "the flush of a resumed session")
-    _expect_stored("LV-3", store, session, "after resume")
+    flush("LV-3", session, "the flush of a resumed session")
+    expect_stored("LV-3", store, session, "after resume")
     session.close()
 
 
@@ -371,14 +157,14 @@ def resume_again_and_again(layer: LiveLayer) -> None:
     store = TroubledStore()
     session = layer.start(store, "a")
     for turn in (1, 2, 3):
-        _say(session, turn_start(turn), user(f"turn {turn}"), turn_end(turn))
+        say(session, turn_start(turn), user(f"turn {turn}"), turn_end(turn))
         session.flush()
         session.close()
         try:
             session = layer.resume(store, "a")
         except Exception as error:
             raise LiveFinding("LV-3", f"a closed session is not resumed: {error}") from error
-    _expect_stored("LV-3", store, session, "after three turns")
+    expect_stored("LV-3", store, session, "after three turns")
     session.close()
 
 
@@ -386,10 +172,10 @@ def resume_of_a_running_session_is_refused(layer: LiveLayer) -> None:
     """LV-3: its open turn must not be closed under its feet."""
     store = TroubledStore()
     session = layer.start(store, "a")
-    _say(session, *_OPEN)
+    say(session, *OPEN)
     session.flush()
     refused("LV-3", lambda: layer.resume(store, "a"), "a running session is resumed")
-    expect("LV-3", len(store.stored("a")) == len(_OPEN), "the running session was repaired")
+    expect("LV-3", len(store.stored("a")) == len(OPEN), "the running session was repaired")
     session.close()
 
 
@@ -409,23 +195,23 @@ def resume_says_what_is_missing(layer: LiveLayer) -> None:
 
 def a_fork_is_the_stored_prefix_with_closers(layer: LiveLayer) -> None:
     """LV-4: at every length, with the source's id and the length in the header."""
-    source = _events(*_TURN, *(_again(word) for word in _OPEN))
+    source = events_of(*TURN, *(again(word) for word in OPEN))
     for at in (None, *range(1, len(source) + 1)):
         store = TroubledStore()
-        store.put(_HEADER, source)
+        store.put(HEADER, source)
         child = layer.fork(store, "a", "b", at)
         seed = source if at is None else source[:at]
         expected = [*seed, *interrupted_turn_closers(seed)]
         where = f"a fork at {at}"
-        expect("LV-4", _same(child.events(), expected), f"{where} has other events")
-        _expect_stored("LV-4", store, child, f"of {where}", "b")
+        expect("LV-4", same(child.events(), expected), f"{where} has other events")
+        expect_stored("LV-4", store, child, f"of {where}", "b")
         header = child.header
         expect("LV-4", header.id == "b", f"{where} has the id {header.id!r}")
         expect("LV-4", header.parent_session == "a", f"{where} does not name its parent")
         found = header.seed_length
         expect("LV-4", found == len(seed), f"{where} has seedLength {found}, not {len(seed)}")
         expect("LV-4", store.stored_header("b") == header, f"{where} has another header in storage")
-        expect("LV-4", _same(store.stored("a"), source), f"{where} changed its source")
+        expect("LV-4", same(store.stored("a"), source), f"{where} changed its source")
         child.close()
 
 
@@ -433,16 +219,16 @@ def a_fork_knows_only_what_is_stored(layer: LiveLayer) -> None:
     """LV-4: the source may be running; its buffer is not copied, its turn not closed."""
     store = TroubledStore()
     source = layer.start(store, "a")
-    _say(source, *_OPEN[:3])
+    say(source, *OPEN[:3])
     source.flush()
     stored = store.stored("a")
-    _say(source, *_OPEN[3:])
+    say(source, *OPEN[3:])
     child = layer.fork(store, "a", "b")
     seed_length = child.header.seed_length
     expect("LV-4", seed_length == 3, f"a fork copied {seed_length} events where 3 are stored")
-    expect("LV-4", _same(store.stored("a"), stored), "a fork changed its source")
-    _flush("LV-4", source, "the flush of the source")
-    _expect_stored("LV-4", store, source, "of the source")
+    expect("LV-4", same(store.stored("a"), stored), "a fork changed its source")
+    flush("LV-4", source, "the flush of the source")
+    expect_stored("LV-4", store, source, "of the source")
     child.close()
     source.close()
 
@@ -450,7 +236,7 @@ def a_fork_knows_only_what_is_stored(layer: LiveLayer) -> None:
 def a_fork_is_durable_before_it_is_announced(layer: LiveLayer) -> None:
     """LV-4: where the child cannot be stored, there is none."""
     store = TroubledStore()
-    store.put(_HEADER, _events(*_TURN))
+    store.put(HEADER, events_of(*TURN))
     store.troubles.append("none stored")
     refused("LV-4", lambda: layer.fork(store, "a", "b"), "a fork that was not stored is announced")
     expect("LV-4", store.stored("b") == [], "a fork that failed is in storage")
@@ -459,16 +245,16 @@ def a_fork_is_durable_before_it_is_announced(layer: LiveLayer) -> None:
 def a_fork_goes_on(layer: LiveLayer) -> None:
     """LV-4: its numbers continue, and source and child no longer touch each other."""
     store = TroubledStore()
-    cut = _events(*_OPEN)
-    store.put(_HEADER, cut)
+    cut = events_of(*OPEN)
+    store.put(HEADER, cut)
     child = layer.fork(store, "a", "b")
     try:
-        _say(child, turn_start(2), user("in the child"), turn_end(2))
+        say(child, turn_start(2), user("in the child"), turn_end(2))
     except Exception as error:
         raise LiveFinding("LV-4", f"turn 2 does not follow in a fork: {error}") from error
-    _flush("LV-4", child, "the flush of a fork")
-    _expect_stored("LV-4", store, child, "of the fork", "b")
-    expect("LV-4", _same(store.stored("a"), cut), "a fork changed its source")
+    flush("LV-4", child, "the flush of a fork")
+    expect_stored("LV-4", store, child, "of the fork", "b")
+    expect("LV-4", same(store.stored("a"), cut), "a fork changed its source")
     child.close()
 
 
@@ -484,7 +270,7 @@ def the_history_is_derived_at_every_point(layer: LiveLayer) -> None:
             if seq % every == 0:
                 _expect_derived(session)
         _expect_derived(session)
-        _close(session)
+        session.close()
 
 
 def the_history_of_a_resumed_session(layer: LiveLayer) -> None:
@@ -497,7 +283,7 @@ def the_history_of_a_resumed_session(layer: LiveLayer) -> None:
     session.close()
     session = layer.resume(store, "a")
     _expect_derived(session)
-    _say(session, turn_start(2), user("later"))
+    say(session, turn_start(2), user("later"))
     _expect_derived(session)
     session.append(*user("all of it in short"), {"op": "replace", "start": 16, "end": 14})
     _expect_derived(session)
@@ -508,20 +294,20 @@ def the_history_is_never_stored(layer: LiveLayer) -> None:
     """LV-5: to ask for it adds nothing to the log, and to change it changes nothing."""
     store = TroubledStore()
     session = layer.start(store, "a")
-    _say(session, *_TURN)
+    say(session, *TURN)
     messages = session.derive_messages()
     messages[0]["content"][0]["text"] = "changed"
     messages.clear()
     _expect_derived(session)
     session.flush()
-    expect("LV-5", len(store.stored("a")) == len(_TURN), "something else than the log was stored")
+    expect("LV-5", len(store.stored("a")) == len(TURN), "something else than the log was stored")
     session.close()
 
 
 def a_range_that_is_not_there_is_not_replaced(layer: LiveLayer) -> None:
     """LV-5: refused at the append, or the history could never be derived again."""
     session = layer.start(TroubledStore(), "a")
-    _say(session, *_TURN)
+    say(session, *TURN)
     for start, end in ((0, 1), (1, 99), (4, 1), (3, 4)):
         operation = {"op": "replace", "start": start, "end": end}
 
@@ -530,7 +316,7 @@ def a_range_that_is_not_there_is_not_replaced(layer: LiveLayer) -> None:
 
         refused("LV-5", attempt, f"{operation} is accepted: its ends are not on the surface")
     _expect_derived(session)
-    _close(session)
+    session.close()
 
 
 def _surface() -> list[tuple[str, Any, Any]]:
@@ -568,47 +354,8 @@ def _expect_derived(session: LiveSession) -> None:
     expect("LV-5", same_json(found, expected), f"after {at} events the history is another")
 
 
-# --- helpers ------------------------------------------------------------------------------------
-
-
-def _again(word: Word) -> Word:
-    """A word of turn 1 in turn 2."""
-    kind, data = word
-    return kind, {**data, "turn": 2} if "turn" in data else data
-
-
-def _flush(clause: str, session: LiveSession, what: str) -> None:
-    try:
-        session.flush()
-    except Exception as error:
-        raise LiveFinding(clause, f"{what} raises {error!r}") from error
-
-
-def _close(session: LiveSession) -> None:
-    # What close does is for LV-1 to say.
-    session.close()
-
-
-def _expect_stored(
-    clause: str, store: TroubledStore, session: LiveSession, where: str, session_id: str = "a"
-) -> None:
-    stored = store.stored(session_id)
-    log = session.events()
-    sentence = f"{where} storage holds {len(stored)} events that are not the log of {len(log)}"
-    expect(clause, _same(stored, log), sentence)
-
-
 _FUNCTIONS: Final[Sequence[Callable[[LiveLayer], None]]] = (
-    append_does_not_wait_for_the_store,
-    a_turn_end_drains,
-    flush_stores_everything_in_order,
-    close_drains,
-    a_drain_that_failed_is_told_and_made_good,
-    a_first_drain_that_failed_is_made_good,
-    a_drain_that_fails_again_is_told_again,
-    other_content_in_storage_is_a_conflict,
-    what_is_stored_is_what_was_appended,
-    subscribers_are_told_what_the_log_has,
+    *STORING,
     what_breaks_the_grammar_is_refused,
     a_lawful_session_is_accepted,
     loaded_events_are_taken_as_they_are,

@@ -14,7 +14,16 @@ from typing import Any, Final, Protocol, TypeVar
 from torntail.session import SessionEvent, SessionHeader
 from torntail.session.transcript import Message
 
-__all__ = ["LiveCase", "LiveFinding", "LiveLayer", "LiveSession", "expect", "in_time", "refused"]
+__all__ = [
+    "LiveCase",
+    "LiveFinding",
+    "LiveLayer",
+    "LiveSession",
+    "expect",
+    "happens",
+    "in_time",
+    "refused",
+]
 
 WATCHDOG_SECONDS: Final = 20.0
 """After so long a call is taken to hang."""
@@ -108,6 +117,11 @@ def refused(clause: str, call: Callable[[], object], sentence: str) -> Exception
     except Exception as error:
         return error
     raise LiveFinding(clause, sentence)
+
+
+def happens(clause: str, event: threading.Event, sentence: str) -> None:
+    """Raises a `LiveFinding` where an event is not set in time."""
+    expect(clause, event.wait(WATCHDOG_SECONDS), sentence)
 
 
 def in_time(clause: str, call: Callable[[], Result], sentence: str) -> Result:

@@ -6,6 +6,8 @@ cannot carry is the store's `NotSerializable`, told at the append already.
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 __all__ = [
     "BufferFull",
     "LiveError",
@@ -18,7 +20,12 @@ __all__ = [
 
 
 class LiveError(Exception):
-    """Any refusal of a live session; `session_id` names it."""
+    """Any refusal of a live session; `session_id` names it.
+
+    `kind` is the word by which a store's errors are known, too.
+    """
+
+    kind: ClassVar[str] = "other"
 
     def __init__(self, message: str, session_id: str) -> None:
         super().__init__(message)
@@ -40,7 +47,9 @@ class TurnGrammarBroken(LiveError):
 
 
 class SessionClosed(LiveError):
-    """An append to a session that is closed, or being closed."""
+    """An append to a session that is closed, or being closed; or a flush of one given up."""
+
+    kind = "closed"
 
     def __init__(self, session_id: str) -> None:
         super().__init__(f"session {session_id!r} is closed", session_id)
@@ -48,6 +57,8 @@ class SessionClosed(LiveError):
 
 class SessionRunning(LiveError):
     """A session of this id is running in this process, over the same store (LV-3)."""
+
+    kind = "conflict"
 
     def __init__(self, session_id: str) -> None:
         super().__init__(
@@ -89,6 +100,8 @@ class StorageDiffers(LiveError):
 
     `seq` is the first place where they differ. Nothing is written over it.
     """
+
+    kind = "conflict"
 
     def __init__(self, session_id: str, seq: int, reason: str) -> None:
         super().__init__(f"session {session_id!r}, seq {seq}: {reason}", session_id)

@@ -11,6 +11,7 @@ import copy
 import threading
 import time
 import weakref
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from types import TracebackType
@@ -75,7 +76,7 @@ class Session:
         self._grammar = TurnGrammar()
         self._history = MessageHistory()
         # Seqs on the surface that the history has not been fed yet.
-        self._underived: list[int] = []
+        self._underived: deque[int] = deque()
         self._subscribers = Subscribers(self._lock)
         self._closing = False
         for event in events:
@@ -152,9 +153,10 @@ class Session:
         return copy.deepcopy(messages) if private else messages
 
     def _derive(self) -> None:
-        for seq in self._underived:
-            self._history.feed(parse_event(self._lines[seq]))
-        self._underived.clear()
+        while self._underived:
+            # Off the list once it is fed: one that cannot be fed is told each time.
+            self._history.feed(parse_event(self._lines[self._underived[0]]))
+            self._underived.popleft()
 
     # --- appending ------------------------------------------------------------------------------
 
@@ -292,6 +294,16 @@ class Session:
 
         write_behind.flush().add_done_callback(finish)
         return Work(closed, write_behind.calls.loop)
+
+    def abandon(self) -> int:
+        """Ends the session without storing what waits; gives the number of events given up.
+
+        For a session that cannot be stored any more, as after `StorageDiffers`: its id is free, and
+        what storage holds can be resumed. A drain that is under way may still store its events.
+        """
+        with self._lock:
+            self._closing = True
+            return 0 if self._write_behind is None else self._write_behind.abandon()
 
     def __enter__(self) -> Self:
         return self

@@ -16,6 +16,7 @@ from torntail.runtime.store_calls import StoreCalls
 from torntail.runtime.work import Work, begin
 from torntail.runtime.write_behind import WritePolicy
 from torntail.session import SessionHeader, interrupted_turn_closers
+from torntail.session.events import Json
 
 __all__ = ["fork", "resume", "start"]
 
@@ -27,15 +28,18 @@ def start(
     session_id: str | None = None,
     *,
     cwd: str | None = None,
+    extra: dict[str, Json] | None = None,
     policy: WritePolicy | None = None,
     clock: Clock = epoch_milliseconds,
 ) -> Session:
     """A new session, over a store or without one; under an id that is made up if none is given.
 
-    Nothing is read or written: that the id is taken in storage is told by the first flush
-    (`SessionExists`); that a session of it runs here already, at once (`SessionRunning`).
+    `cwd` and further keys, `extra`, go into the header. Nothing is read or written: that the id is
+    taken in storage is told by the first flush (`SessionExists`); that a session of it runs here
+    already, at once (`SessionRunning`).
     """
-    header = SessionHeader(session_id or uuid.uuid4().hex, clock(), cwd)
+    chosen = uuid.uuid4().hex if session_id is None else session_id
+    header = SessionHeader(chosen, clock(), cwd, extra=extra)
     if store is None:
         return Session(header, clock=clock)
     return Session(
@@ -112,7 +116,7 @@ def fork(
     if store is None:
         raise NoStore("fork", session_id)
     calls = StoreCalls(store)
-    child_id = new_id or uuid.uuid4().hex
+    child_id = uuid.uuid4().hex if new_id is None else new_id
     claim = Claim(store, child_id)
 
     def copy() -> Session:

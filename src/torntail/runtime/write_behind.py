@@ -11,18 +11,21 @@ from __future__ import annotations
 import logging
 import threading
 import time
+import traceback
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Final
 
 from torntail.runtime.claims import Claim
-from torntail.runtime.errors import BufferFull, StorageDiffers
+from torntail.runtime.errors import BufferFull, SessionClosed, StorageDiffers
 from torntail.runtime.store_calls import StoreCalls
 from torntail.session import SessionHeader, parse_event, same_json
 
 __all__ = ["WriteBehind", "WritePolicy"]
 
 _log: Final = logging.getLogger("torntail.runtime")
+
+_MOST_FAILURES: Final = 8
 
 # Those that hold something unsaved are kept, also when their session is forgotten: an id is not
 # given away while its events are on their way.
@@ -72,7 +75,10 @@ class WriteBehind:
         self._changed = threading.Condition(lock)
         self._created = created
         self._in_doubt = False
+        # A window that runs out does not try what has just failed; a flush or a turn/end does.
+        self._failing = False
         self._refusal: BaseException | None = None
+        self._abandoned = False
         self._requests: list[Future[None]] = []
         self._wanted = False
         self._due: float | None = None
@@ -94,7 +100,7 @@ class WriteBehind:
         self.unsaved_bytes += size_bytes
         if turn_ended:
             self._want()
-        elif self.policy.window_seconds is not None and self._due is None and not self.failures:
+        elif self.policy.window_seconds is not None and self._due is None and not self._failing:
             self._due = time.monotonic() + self.policy.window_seconds
             self._wake()
 
@@ -115,8 +121,20 @@ class WriteBehind:
     def forgotten(self) -> None:
         """The session is gone without having been closed: what waits is stored all the same."""
         with self._changed:
-            if self.saved < len(self._lines):
+            if self.saved < len(self._lines) and not self._abandoned:
                 self._want()
+
+    def abandon(self) -> int:
+        """Gives up what waits, says how many events that was, and frees the id."""
+        with self._changed:
+            given_up = len(self._lines) - self.saved
+            self._abandoned = True
+            requests, self._requests = self._requests, []
+            _with_unsaved.discard(self)
+            self.claim.free()
+        for request in requests:
+            request.set_exception(SessionClosed(self._header.id))
+        return given_up
 
     # --- the worker -----------------------------------------------------------------------------
 
@@ -131,8 +149,16 @@ class WriteBehind:
             return
         name = f"torntail session {self._header.id!r:.40}"
         # Not a daemon: the interpreter lets a drain that has begun come to its end.
-        self._worker = threading.Thread(target=self._work, name=name)
-        self._worker.start()
+        worker = threading.Thread(target=self._work, name=name)
+        try:
+            worker.start()
+        except RuntimeError as error:
+            # No thread is to be had: a drain that failed, like any other. The event is appended.
+            requests, self._requests = self._requests, []
+            self._wanted, self._due = False, None
+            self._failed(error, requests)
+        else:
+            self._worker = worker
 
     def _work(self) -> None:
         while self._something_to_do():
@@ -144,6 +170,7 @@ class WriteBehind:
             except BaseException as error:
                 self._failed(error, requests)
             else:
+                self._failing = False
                 self.failures.clear()
                 for request in requests:
                     request.set_result(None)
@@ -163,16 +190,21 @@ class WriteBehind:
             return True
 
     def _failed(self, error: BaseException, requests: list[Future[None]]) -> None:
+        self._failing = True
         if not requests:
             # Nobody awaits it. The buffer is kept, and the next flush tells if it fails again.
             _log.warning("session %r could not be stored yet: %s", self._header.id, error)
-            self.failures.append(error)
+            # Without the batches that its frames hold, and not without end.
+            traceback.clear_frames(error.__traceback__)
+            self.failures = [*self.failures[1 - _MOST_FAILURES :], error]
         for request in requests:
             request.set_exception(error)
 
     def _drain(self) -> None:
         if self._refusal is not None:
             raise self._refusal
+        if self._abandoned:
+            raise SessionClosed(self._header.id)
         if not self._created:
             self.calls.call("create", self._header)
             self._created = True
@@ -209,7 +241,14 @@ class WriteBehind:
             self._in_doubt = False
             return
         session_id = self._header.id
-        stored = self.calls.call("reopen", session_id)
+        try:
+            stored = self.calls.call("reopen", session_id)
+        except Exception as error:
+            if self.saved or getattr(error, "kind", None) != "not_found":
+                raise
+            # A first append that failed took the announcement with it.
+            self.calls.call("create", self._header)
+            stored = 0
         if stored < self.saved:
             reason = f"storage holds {stored} events where {self.saved} were acknowledged"
             raise StorageDiffers(session_id, stored, reason)
