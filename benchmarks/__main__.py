@@ -1,4 +1,4 @@
-"""`python -m benchmarks [SUBJECT …]`: ratios to a floor, as table and JSON."""
+"""`python -m benchmarks [SUBJECT …]`: what things cost, as ratios to a floor."""
 
 from __future__ import annotations
 
@@ -10,7 +10,17 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks import append, crash, fuzz, load, memory, scenarios, sqlite, traced
+from benchmarks import (
+    append,
+    crash,
+    fuzz,
+    load,
+    memory,
+    runtime,
+    scenarios,
+    sqlite,
+    traced,
+)
 from benchmarks.measure import Measured, file_system
 
 SUBJECTS = {
@@ -22,6 +32,7 @@ SUBJECTS = {
     "fuzz": fuzz.run,
     "scenarios": scenarios.run,
     "traced": traced.run,
+    "runtime": runtime.run,
 }
 
 

@@ -13,9 +13,10 @@ if TYPE_CHECKING:
 
     from torntail.explore.campaign import certify
     from torntail.judge.capabilities import Capabilities
+    from torntail.plugin.live_suite import live_suite
     from torntail.plugin.suite import contract_suite
 
-__all__ = ["Capabilities", "__version__", "certify", "contract_suite"]
+__all__ = ["Capabilities", "__version__", "certify", "contract_suite", "live_suite"]
 
 __version__ = "0.1.0"
 
@@ -34,4 +35,8 @@ def __getattr__(name: str) -> Any:
         from torntail.plugin.suite import contract_suite
 
         return contract_suite
+    if name == "live_suite":
+        from torntail.plugin.live_suite import live_suite
+
+        return live_suite
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

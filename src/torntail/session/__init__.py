@@ -6,6 +6,7 @@ Pure: no file, no clock, no randomness.
 from torntail.session.codec import (
     NotJson,
     copy_event,
+    encode_and_copy,
     encode_event,
     encode_header,
     join_surrogates,
@@ -16,6 +17,7 @@ from torntail.session.comparing import same_json
 from torntail.session.events import FORMAT_VERSION, MalformedRecord, SessionEvent, SessionHeader
 from torntail.session.scan import Damage, LogScan, Outcome, TornTail, scan_events, scan_log
 from torntail.session.transcript import (
+    MessageHistory,
     TranscriptError,
     derive_messages,
     provider_messages,
@@ -33,6 +35,7 @@ __all__ = [
     "Damage",
     "LogScan",
     "MalformedRecord",
+    "MessageHistory",
     "NotJson",
     "Outcome",
     "SessionEvent",
@@ -43,6 +46,7 @@ __all__ = [
     "TurnTracker",
     "copy_event",
     "derive_messages",
+    "encode_and_copy",
     "encode_event",
     "encode_header",
     "interrupted_turn_closers",

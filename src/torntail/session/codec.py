@@ -35,6 +35,7 @@ __all__ = [
     "MAXIMUM_RECORD_BYTES",
     "NotJson",
     "copy_event",
+    "encode_and_copy",
     "encode_event",
     "encode_header",
     "encode_json",
@@ -276,18 +277,37 @@ _STRICT: Final = json.JSONDecoder(
 
 def encode_event(event: SessionEvent) -> bytes:
     """The line (without newline) of an event; raises `NotJson` for what `load` would refuse."""
+    both = _there_and_back(event)
+    return both[0] if both is not None else _encode_event_slowly(event)
+
+
+def encode_and_copy(event: SessionEvent) -> tuple[bytes, SessionEvent]:
+    """The line of an event and a private copy of it, for one round trip; raises `NotJson`."""
+    both = _there_and_back(event)
+    if both is not None:
+        return both
+    line = _encode_event_slowly(event)
+    return line, parse_event(line)
+
+
+def _there_and_back(event: SessionEvent) -> tuple[bytes, SessionEvent] | None:
     # The fast path: what comes back equal is what load will give. The encoder is lenient (NaN
     # becomes null, a set a list, a date a string), and the comparison finds each of these.
     try:
         line = _encode_typed(event)
+        copy = _decode_event(line)
         if (
             event.extra is None
-            and _decode_event(line) == event
+            and copy == event
             and (len(line) <= MAXIMUM_DEPTH * 2 or _is_modest(line))
         ):
-            return line
+            return line, copy
     except (TypeError, ValueError, RecursionError, OverflowError):
         pass
+    return None
+
+
+def _encode_event_slowly(event: SessionEvent) -> bytes:
     if event.extra is not None and not _ENVELOPE.isdisjoint(event.extra):
         stray = ", ".join(sorted(_ENVELOPE.intersection(event.extra)))
         raise NotJson("extra", f"names a key of the envelope: {stray}")
@@ -311,7 +331,7 @@ def encode_header(header: SessionHeader) -> bytes:
 
 def copy_event(event: SessionEvent) -> SessionEvent:
     """A private copy that shares nothing mutable with `event` (RW-4); raises `NotJson`."""
-    return parse_event(encode_event(event))
+    return encode_and_copy(event)[1]
 
 
 def encode_json(value: Json) -> bytes:

@@ -18,6 +18,7 @@ from torntail.session.turns import INTERRUPTED_CALL_TEXT
 __all__ = [
     "SURFACE_TYPES",
     "Message",
+    "MessageHistory",
     "TranscriptError",
     "derive_messages",
     "provider_messages",
@@ -42,6 +43,60 @@ class TranscriptError(ValueError):
         self.reason = reason
 
 
+class MessageHistory:
+    """The message history of a log, followed event by event (LV-5).
+
+    `problem(event)` says why a surface event cannot be applied, or None; `feed(event)` applies it,
+    at the cost of that event alone. Events that are not on the surface are ignored. The messages
+    share their blocks with the events fed.
+    """
+
+    def __init__(self) -> None:
+        self._seqs: list[int] = []
+        self._surface: list[Message | None] = []
+        self._messages: list[Message] = []
+
+    def messages(self) -> list[Message]:
+        """The messages so far, in a list of the caller's own; the messages are not copied."""
+        return self._messages.copy()
+
+    def problem(self, event: SessionEvent) -> str | None:
+        """Why `event` cannot be applied, in one phrase; None when it can."""
+        operation = event.surface_op
+        if event.type not in SURFACE_TYPES or operation is None or operation == "append":
+            return None
+        if not isinstance(operation, dict) or operation.get("op") != "replace":
+            return "surfaceOp is neither append nor replace"
+        try:
+            start, end = self._range(operation)
+        except (KeyError, ValueError):
+            return "replaces a range not on the surface"
+        return "replaces a reversed range" if end < start else None
+
+    def feed(self, event: SessionEvent) -> None:
+        """Applies `event`; raises `TranscriptError` when it cannot be applied."""
+        operation = event.surface_op
+        if event.type not in SURFACE_TYPES or operation is None:
+            return
+        message = _message(event)
+        if operation == "append":
+            self._seqs.append(event.seq)
+            self._surface.append(message)
+            if message is not None:
+                self._messages.append(message)
+            return
+        problem = self.problem(event)
+        if problem is not None:
+            raise TranscriptError(event.seq, problem)
+        start, end = self._range(operation)
+        self._seqs[start : end + 1] = [event.seq]
+        self._surface[start : end + 1] = [message]
+        self._messages = [message for message in self._surface if message is not None]
+
+    def _range(self, operation: dict[str, Json]) -> tuple[int, int]:
+        return self._seqs.index(operation["start"]), self._seqs.index(operation["end"])
+
+
 def derive_messages(events: Iterable[SessionEvent], *, private: bool = True) -> list[Message]:
     """The message history of a log (LV-5), as a deep copy unless `private` is false.
 
@@ -49,26 +104,10 @@ def derive_messages(events: Iterable[SessionEvent], *, private: bool = True) -> 
     inclusive range of seqs out and puts the event in its place; all else is ignored. Raises
     `TranscriptError` for a replace whose ends are not on the surface, or are reversed.
     """
-    surface: list[SessionEvent] = []
+    history = MessageHistory()
     for event in events:
-        if event.type not in SURFACE_TYPES or event.surface_op is None:
-            continue
-        operation = event.surface_op
-        if operation == "append":
-            surface.append(event)
-        elif isinstance(operation, dict) and operation.get("op") == "replace":
-            seqs = [node.seq for node in surface]
-            try:
-                start, end = seqs.index(operation["start"]), seqs.index(operation["end"])
-            except (KeyError, ValueError):
-                raise TranscriptError(event.seq, "replaces a range not on the surface") from None
-            if end < start:
-                raise TranscriptError(event.seq, "replaces a reversed range")
-            surface[start : end + 1] = [event]
-        else:
-            raise TranscriptError(event.seq, "surfaceOp is neither append nor replace")
-    messages = [message for message in map(_message, surface) if message is not None]
-    return copy.deepcopy(messages) if private else messages
+        history.feed(event)
+    return copy.deepcopy(history.messages()) if private else history.messages()
 
 
 def provider_messages(events: Iterable[SessionEvent]) -> list[Message]:

@@ -251,6 +251,16 @@ class TurnGrammar:
         """Where the log stands."""
         return self._tracker.state
 
+    @property
+    def turn(self) -> int:
+        """The number of the last turn, open or not; 0 before the first."""
+        return self._turn
+
+    @property
+    def step(self) -> int:
+        """The number of the last step of the last turn; 0 before its first."""
+        return self._step
+
     def problem(self, event: SessionEvent) -> str | None:
         """Why `event` may not be appended here, in one phrase; None when it may."""
         kind = event.type if event.type in EVENT_KINDS else "other"
