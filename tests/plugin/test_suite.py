@@ -179,7 +179,7 @@ opened_later.capabilities = PlainStore.capabilities
 TestOwn = contract_suite(Own, only=["RW-5", "RW-9", "MW-1"])
 TestAsync = contract_suite(opened_later, only=["RW-6"])
 TestNotAsked = contract_suite("memory", only=["CR-1"])
-TestNotSeen = contract_suite("sqlite", only=["CR-1"], level="power", images=50)
+TestNotSeen = contract_suite("tests.zoo.unseen:unseen", only=["CR-1"], level="power", images=50)
 TestAccepted = contract_suite(
     "tests.zoo.reading:empty_batch_for_an_unknown_id_fails",
     only=["RW-5", "RW-6"], accept={"RW-5": "known, issue 12"},
@@ -212,7 +212,7 @@ def test_what_a_state_makes_of_a_test(project: Project) -> None:
         "tests.zoo.strangers:Silent: nothing is proven: broken baseline: load returned NoneType "
         "None, which is no session",
         "nothing: nothing is proven: test_states:<lambda> returned None: return the store it opens",
-        f"sqlite: CR-1 unknown: {seen}: " + seen_of(result, seen),
+        f"tests.zoo.unseen:unseen: CR-1 unknown: {seen}: " + seen_of(result, seen),
     ]
 
 
