@@ -118,7 +118,7 @@ class WriteBehind:
 
         Its id is free when that has been tried; a failure is logged, for there is nobody to tell.
         """
-        if self.saved < len(self._lines):
+        if self.saved < len(self._lines) and self._refusal is None:
             # Called by the collector of garbage, which may interrupt anything, the start of a
             # thread and the holding of a lock included: neither may happen in here.
             _thread.start_new_thread(self._store_what_waits, ())
@@ -212,7 +212,12 @@ class WriteBehind:
             self.calls.call("create", self._header)
             self._created = True
         if self._in_doubt:
-            self._settle()
+            try:
+                self._settle()
+            except StorageDiffers as error:
+                # Two logs under one id do not become one again.
+                self._refusal = error
+                raise
         with self._changed:
             lines = self._lines[self.saved :]
         if not lines:
