@@ -204,10 +204,10 @@ class WriteBehind:
             request.set_exception(error)
 
     def _drain(self) -> None:
-        if self._refusal is not None:
-            raise self._refusal
         if self._abandoned:
             raise SessionClosed(self._header.id)
+        if self._refusal is not None:
+            raise self._refusal
         if not self._created:
             self.calls.call("create", self._header)
             self._created = True
