@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from torntail.explore import fuzz as fuzz_module
 from torntail.explore.fuzz import fuzz
 from torntail.explore.fuzz_crew import FuzzWorker
 from torntail.explore.fuzz_finding import sentence_cause
-from torntail.explore.fuzz_messages import FuzzShare
+from torntail.explore.fuzz_messages import FuzzMessage, FuzzReport, FuzzShare, to_line
 from torntail.explore.fuzz_result import FuzzResult
 from torntail.explore.fuzz_seed import BadSeed, seed_of
 from torntail.explore.fuzz_share import round_seed
@@ -213,6 +214,19 @@ def test_a_store_that_ends_its_process_is_a_finding_and_another_worker_goes_on()
     assert kept.finding.operations != ()
     assert result.losses >= 2
     assert (result.errors, result.exit_code) == ([], 1)
+
+
+def test_a_beat_behind_the_last_report_does_not_make_a_worker_a_lost_one() -> None:
+    reading, writing = os.pipe()
+    worker = FuzzWorker.__new__(FuzzWorker)
+    worker.output, worker.buffer, worker.moved = os.fdopen(reading, "rb"), b"", -1
+    worker.report, worker.error = FuzzReport(), None
+    with worker.output, os.fdopen(writing, "wb") as told:
+        for report in (FuzzReport(plans=2, done=True), FuzzReport(plans=1)):
+            told.write(to_line(FuzzMessage(report=report)) + b"\n")
+        told.flush()
+        worker.messages()
+    assert (worker.report.plans, worker.report.done) == (2, True)
 
 
 def test_a_store_that_hangs_is_a_finding() -> None:
