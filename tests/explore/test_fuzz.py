@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from torntail.explore import fuzz as fuzz_module
+from torntail.explore import fuzz_share as fuzz_share_module
 from torntail.explore.fuzz import fuzz
 from torntail.explore.fuzz_crew import FuzzWorker
 from torntail.explore.fuzz_finding import sentence_cause
@@ -80,6 +81,16 @@ def test_an_error_of_the_disk_that_is_swallowed_is_found() -> None:
     assert (finding.kind, finding.clause.partition("-")[0]) == ("disk", "IO")
     assert finding.fault is not None
     assert finding.fault.during == len(finding.operations) - 1 <= 4
+
+
+def test_a_store_is_not_accused_of_scratch_space_that_is_full(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(fuzz_share_module, "lacks_room", lambda path, text: True)
+    result = fuzzed("tests.zoo.reading:drops_chunks", examples=30, level="none")
+    assert result.findings == []
+    assert result.exit_code == 3
+    assert any("TORNTAIL_SCRATCH" in error for error in result.total.harness_errors)
 
 
 def test_a_store_that_keeps_its_promises_is_not_accused() -> None:
