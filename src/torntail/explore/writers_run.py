@@ -276,9 +276,7 @@ class _Run:
                 return self._writer(name).hear()
             case AtOnce(asks):
                 writers = [self._writer(ask.writer) for ask in asks]
-                lost = [
-                    writer.tell(ask.call) for writer, ask in zip(writers, asks, strict=True)
-                ]
+                lost = [writer.tell(ask.call) for writer, ask in zip(writers, asks, strict=True)]
                 heard = [one or writer.hear() for one, writer in zip(lost, writers, strict=True)]
                 return TogetherOutcome(tuple(heard))
             case Signal(name, kind):
@@ -366,5 +364,3 @@ def _put_back_times(root: Path) -> None:
                 status = os.stat(path)
                 times = status.st_atime - _AN_HOUR_SECONDS, status.st_mtime - _AN_HOUR_SECONDS
                 os.utime(path, times)
-
-

@@ -32,6 +32,7 @@ from torntail.judge.history import (
 )
 from torntail.judge.oracle import Judgement, Judging
 from torntail.judge.recovery import common_prefix, same_events
+from torntail.judge.words import call_name, outcome_words, right_kind
 from torntail.judge.writer_steps import (
     Age,
     Ask,
@@ -44,10 +45,11 @@ from torntail.judge.writer_steps import (
     WriterObservation,
     WritersHistory,
 )
-from torntail.judge.words import call_name, outcome_words, right_kind
-from torntail.session import SessionEvent, SessionHeader, interrupted_turn_closers, same_json
+from torntail.judge.written import WrittenLog, closers_of, length_shown
+from torntail.session import SessionHeader, same_json
 
 __all__ = ["judge_writers"]
+
 
 def judge_writers(history: WritersHistory, clause: str, capabilities: Capabilities) -> Judging:
     """The clauses that a history of several writers exercised, kept or broken.
@@ -56,8 +58,6 @@ def judge_writers(history: WritersHistory, clause: str, capabilities: Capabiliti
     """
     return _Judge(clause, capabilities).judge(history)
 
-
-# --- what storage and the processes should be in ---------------------------------------------------
 
 _CONFLICT_WORDS: Final = ("conflict", "lock", "busy", "another", "writer", "in use")
 _CONFLICT: Final = Refusal(frozenset({"conflict"}), words=_CONFLICT_WORDS)
@@ -68,45 +68,11 @@ _LATE: Final = Refusal(_STALE.kinds | EXISTS.kinds, words=(*_STALE.words, *EXIST
 
 
 @dataclass(frozen=True, slots=True)
-class _Log:
-    """One session in storage.
-
-    `holder` has appended and not let go. `shown` says of each process how many events it last knew
-    storage to hold, or -1 where it was shown closers that were not stored; those of `possible` may
-    hold the session, having loaded it. `orphaned` tells how the last holder was killed, if it was.
-    """
-
-    events: tuple[SessionEvent, ...] = ()
-    header: SessionHeader | None = None
-    holder: str | None = None
-    possible: frozenset[str] = frozenset()
-    shown: tuple[tuple[str, int], ...] = ()
-    orphaned: str = ""
-
-    def known_to(self, writer: str) -> int | None:
-        return dict(self.shown).get(writer)
-
-    def showing(self, writer: str, count: int) -> _Log:
-        return replace(self, shown=tuple({**dict(self.shown), writer: count}.items()))
-
-    def without(self, writer: str, killed: str) -> _Log:
-        """A process has let go, or is gone."""
-        held = self.holder == writer
-        return replace(
-            self,
-            holder=None if held else self.holder,
-            possible=self.possible - {writer},
-            shown=tuple(one for one in self.shown if one[0] != writer),
-            orphaned=killed if killed and held else self.orphaned,
-        )
-
-
-@dataclass(frozen=True, slots=True)
 class _Verdict:
-    """What one call comes to: the clause it exercises, what is wrong with it, and what is so then."""
+    """What a call comes to: the clause it exercises, what is wrong with it, the log after it."""
 
     clause: str
-    log: _Log
+    log: WrittenLog
     problem: str | None = None
     situations: tuple[str, ...] = ()
 
@@ -115,7 +81,7 @@ class _Verdict:
 class _Judge:
     clause: str
     capabilities: Capabilities
-    logs: dict[str, _Log] = field(default_factory=dict)
+    logs: dict[str, WrittenLog] = field(default_factory=dict)
     headers: dict[tuple[str, str], SessionHeader] = field(default_factory=dict)
     told: dict[str, WriterCall] = field(default_factory=dict)
     continued: frozenset[str] = frozenset()
@@ -221,21 +187,22 @@ class _Judge:
             case Load(session=session) | Inspect(session=session):
                 return self._load(writer, call, session, outcome, changed)
         problem = None if isinstance(outcome, Returned) else self._told(writer, call, outcome)
-        if isinstance(call, Create) and isinstance(outcome, Refused):
-            # One that is not lazy may already show what the other has created.
-            if right_kind(outcome, _LATE):
-                problem = None
-        return _Verdict(self.clause, _Log(), problem)
+        exists = isinstance(outcome, Refused) and right_kind(outcome, _LATE)
+        if isinstance(call, Create) and exists:
+            # A store that is not lazy already shows what the other has created.
+            problem = None
+        return _Verdict(self.clause, WrittenLog(), problem)
 
     def _append(
         self, writer: str, call: Append, outcome: Outcome, changed: tuple[str, ...]
     ) -> _Verdict:
-        log = self.logs.get(call.session, _Log())
+        log = self.logs.get(call.session, WrittenLog())
         first = call.events[0].seq
         fits = first == len(log.events)
         others = log.possible - {writer}
+        situations: tuple[str, ...]
         virtual = log.known_to(writer) == -1
-        closers = self._closers(log)
+        closers = closers_of(log.events, self.capabilities)
         if self._is_open_to_many:
             refusal = None if fits else _STALE
             situations = ("another had the first seq",) if refusal else ("an append went on",)
@@ -258,7 +225,7 @@ class _Judge:
             verdict = _Verdict("MW-4", log, None, ("a stale cursor",))
             return self._decided(writer, call, outcome, changed, verdict, _STALE)
         clause = "MW-2" if log.orphaned else self.clause
-        situations: tuple[str, ...] = ()
+        situations = ()
         if log.orphaned:
             situations = (log.orphaned,)
         elif writer in self.continued and log.holder == writer:
@@ -302,7 +269,7 @@ class _Judge:
             return replace(verdict, problem=text)
         return verdict
 
-    def _appended(self, writer: str, call: Append, log: _Log) -> _Log:
+    def _appended(self, writer: str, call: Append, log: WrittenLog) -> WrittenLog:
         events = log.events + call.events
         header = log.header or self.headers.get((writer, call.session))
         many = self._is_open_to_many
@@ -324,7 +291,7 @@ class _Judge:
         outcome: Outcome,
         changed: tuple[str, ...],
     ) -> _Verdict:
-        log = self.logs.get(session, _Log())
+        log = self.logs.get(session, WrittenLog())
         if log.holder not in (None, writer):
             return self._load_beside(writer, call, outcome, changed, log)
         clause = "MW-2" if log.orphaned else self.clause
@@ -332,7 +299,7 @@ class _Judge:
         loaded = self._session(outcome)
         if loaded is None:
             return replace(verdict, problem=self._told(writer, call, outcome))
-        closers = self._closers(log)
+        closers = closers_of(log.events, self.capabilities)
         due = log.events + closers
         if not same_events(due, loaded.events, self.capabilities):
             common = common_prefix(due, loaded.events, self.capabilities)
@@ -350,7 +317,9 @@ class _Judge:
             return verdict
         durable = loaded.repair is None or loaded.repair.durable
         if closers and not durable and not log.possible - {writer} and self._stores_closers:
-            text = f"{writer}'s load does not make its repair durable, and no other holds the session"
+            text = (
+                f"{writer}'s load does not make its repair durable, and no other holds the session"
+            )
             return replace(verdict, problem=text)
         if self._stores_closers and durable:
             log = replace(log, events=due)
@@ -364,7 +333,7 @@ class _Judge:
         call: Load | Inspect,
         outcome: Outcome,
         changed: tuple[str, ...],
-        log: _Log,
+        log: WrittenLog,
     ) -> _Verdict:
         """MW-3: a look at a session that another process holds."""
         situations: tuple[str, ...] = ("a load under a live writer",)
@@ -375,7 +344,7 @@ class _Judge:
         loaded = self._session(outcome)
         if loaded is None:
             return replace(verdict, problem=f"{beside} {outcome_words(outcome)}")
-        cut = self._prefix(log, loaded)
+        cut = length_shown(log.events, loaded.events, self.capabilities)
         if cut is None:
             text = f"{beside} gives no prefix of the log with its closers"
             return replace(verdict, problem=text)
@@ -389,26 +358,11 @@ class _Judge:
             return verdict
         return replace(verdict, log=log.showing(writer, -1 if closers else cut))
 
-    def _prefix(self, log: _Log, loaded: LoadedSession) -> int | None:
-        """How many events of the log a session holds before its closers."""
-        most = common_prefix(log.events, loaded.events, self.capabilities)
-        for count in range(most, -1, -1):
-            kept = log.events[:count]
-            closers = self._closers(_Log(kept))
-            if same_events(kept + closers, loaded.events, self.capabilities):
-                return count
-        return None
-
     # --- words and values -----------------------------------------------------------------------
 
     @property
     def _stores_closers(self) -> bool:
         return self.capabilities.repairs == "load"
-
-    def _closers(self, log: _Log) -> tuple[SessionEvent, ...]:
-        if self.capabilities.profile != "session":
-            return ()
-        return tuple(interrupted_turn_closers(log.events))
 
     def _session(self, outcome: Outcome) -> LoadedSession | None:
         return outcome.session if isinstance(outcome, Returned) else None
