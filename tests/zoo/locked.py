@@ -196,3 +196,5 @@ class ManyStore(LockedStore):
 locked = factory(LockedStore, writers="one-locked")
 eager = factory(EagerStore, writers="one-locked", lazy=False)
 many = factory(ManyStore, writers="many")
+alone = factory(LockedStore, writers="one-locked")
+"""For a test that looks for processes of its own."""

@@ -96,9 +96,9 @@ class an_old_lock_is_taken_over(locked.LockedStore):
 
     def take(self, session_id: str) -> None:
         path = self.lock_path(session_id)
-        if session_id not in self.locks and path.exists():
-            if time.time() - path.stat().st_mtime > 600:
-                path.unlink()
+        is_held = session_id in self.locks or not path.exists()
+        if not is_held and time.time() - path.stat().st_mtime > 600:
+            path.unlink()
         super().take(session_id)
 
 

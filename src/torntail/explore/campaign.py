@@ -7,6 +7,7 @@ reports consume. Does not decide whether a clause was kept (`judge`), how a viol
 
 from __future__ import annotations
 
+import contextlib
 import platform
 import shlex
 import time
@@ -335,11 +336,12 @@ class _Campaign:
 
     def _run_writers(self, writers: WritersPart, progress: Progress) -> None:
         try:
-            for ended, steps in writers.run():
-                self._counts["cases"] += 1
-                self._counts["operations"] += steps
-                self._counts["judgements"] += ended.judgements
-                progress(ended)
+            with contextlib.closing(writers.run()) as histories:
+                for ended, steps in histories:
+                    self._counts["cases"] += 1
+                    self._counts["operations"] += steps
+                    self._counts["judgements"] += ended.judgements
+                    progress(ended)
         finally:
             self._findings |= writers.findings
 

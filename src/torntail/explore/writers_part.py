@@ -11,7 +11,7 @@ import json
 import shlex
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -24,11 +24,13 @@ from torntail.drive.runner import keep_storage
 from torntail.drive.target import Durability, Target
 from torntail.explore.case_run import cause_of
 from torntail.explore.progress import CaseEnded
+from torntail.explore.room import lacks_room, no_room_in
 from torntail.explore.witness import Runs, describe_call
 from torntail.explore.writers_plans import WritersPlan, writers_plans
 from torntail.explore.writers_run import WriterProcesses, importable
 from torntail.judge.capabilities import claims
 from torntail.judge.clauses import clauses_in_group
+from torntail.judge.history import Refused
 from torntail.judge.oracle import Judgement, Judging
 from torntail.judge.verdict import Finding, Request, Tally
 from torntail.judge.writer_steps import (
@@ -105,14 +107,17 @@ class WritersPart:
         """What was found, by cause."""
         return self._findings
 
-    def run(self) -> Iterator[tuple[CaseEnded, int]]:
+    def run(self) -> Generator[tuple[CaseEnded, int], None, None]:
         """Makes the histories; gives each with the number of its steps. No process is left."""
         with self._processes:
             for plan in self.plans:
                 try:
                     yield self._run(plan)
                 except DriverError as error:
-                    self._tally.not_shared(f"no other process can serve {error}")
+                    _, told, reason = str(error).rpartition("it wrote last: ")
+                    who = "be its driver" if self._target.driver else f"serve {self._target.name}"
+                    reason = reason if told else str(error)
+                    self._tally.not_shared(f"no other process can {who}: {reason}")
                     return
                 except HarnessError as error:
                     self._tally.harness_error(f"{plan.name}: {error}")
@@ -137,6 +142,10 @@ class WritersPart:
         self, steps: Sequence[WriterStep], clause: str, directory: Path
     ) -> tuple[WritersHistory, Judging]:
         history = self._processes.run(steps, directory)
+        for one in history:
+            outcome = one.outcome
+            if isinstance(outcome, Refused) and lacks_room(self._scratch, outcome.text):
+                raise no_room_in(self._scratch)
         return history, judge_writers(history, clause, self._target.capabilities)
 
     # --- findings -------------------------------------------------------------------------------

@@ -62,10 +62,14 @@ _AN_HOUR_SECONDS: Final = 3600
 
 def importable(target: Target) -> bool:
     """Whether another process can have the store by its name."""
-    name = target.name
-    if target.driver is not None or name in BUILT_IN or target.recorder is not None:
+    if target.driver is not None or target.name in BUILT_IN or target.recorder is not None:
         return True
-    return "<" not in name and not name.startswith("__main__:")
+    module, _, attribute = target.name.partition(":")
+    value: Any = sys.modules.get(module)
+    for part in attribute.split("."):
+        value = getattr(value, part, None)
+    # An object that is called like a function has no name of its own, only its class has.
+    return module != "__main__" and bool(value == target.factory)
 
 
 class WriterProcesses:

@@ -252,7 +252,7 @@ class _Judge:
             if isinstance(outcome, Returned):
                 return replace(verdict, log=self._appended(writer, call, log))
             return replace(verdict, problem=self._told(writer, call, outcome))
-        kinds = " or ".join(sorted(refusal.kinds - EXISTS.kinds))
+        kinds = "conflict" if verdict.clause == "MW-1" else "conflict or sequence"
         if isinstance(outcome, Returned):
             why = (
                 f"while {log.holder} holds the session"
@@ -351,7 +351,8 @@ class _Judge:
         closers = len(loaded.events) - cut
         if closers:
             verdict = replace(verdict, situations=(*situations, "an open turn was shown closed"))
-            if loaded.repair is not None and loaded.repair.durable:
+            marked = loaded.repair is not None and loaded.repair.durable
+            if marked and isinstance(call, Load):
                 text = f"{beside} marks closers as durable that are not in storage"
                 return replace(verdict, problem=text)
         if isinstance(call, Inspect):
