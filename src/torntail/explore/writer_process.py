@@ -37,17 +37,27 @@ class _ForkingServer(Server):
         request = json.loads(line)
         if request.get("call") != FORK:
             return super().answer(line)
+        heard, tell = os.pipe()
         child = os.fork()
         if child == 0:
-            _live_on()
-        return b'{"id":%d,"result":{"child":%d}}\n' % (request["id"], child)
+            _live_on(tell)
+        os.close(tell)
+        # Only then has the child done what the store does in one, such as letting go of a lock.
+        lives = os.read(heard, 1)
+        os.close(heard)
+        return b'{"id":%d,"result":{"lives":%s}}\n' % (
+            request["id"],
+            b"true" if lives else b"false",
+        )
 
 
-def _live_on() -> None:
-    """What a child does: nothing, and nothing of it is heard."""
+def _live_on(tell: int) -> None:
+    """What a child does: says that it is there, and nothing more."""
     nothing = os.open(os.devnull, os.O_RDWR)
     for number in (0, 1, 2):
         os.dup2(nothing, number)
+    os.write(tell, b"!")
+    os.close(tell)
     while True:
         signal.pause()
 

@@ -20,7 +20,7 @@ import msgspec
 
 from torntail.drive.conversation import DriverError
 from torntail.drive.onlooker import HarnessError, Onlooker
-from torntail.drive.runner import keep_storage
+from torntail.drive.runner import hangs, keep_storage
 from torntail.drive.target import Durability, Target
 from torntail.explore.case_run import cause_of
 from torntail.explore.progress import CaseEnded
@@ -151,17 +151,22 @@ class WritersPart:
     # --- findings -------------------------------------------------------------------------------
 
     def _finding(self, plan: WritersPlan, history: WritersHistory, found: Judgement) -> Finding:
-        """A violation with the smallest history that shows it, and its storage kept."""
-        steps = self._smallest(plan, found)
+        """A violation, its storage kept, and of the first of a clause the smallest history."""
+        history = history[: found.index + 1]
         sentence = found.sentence
+        steps = [one.step for one in history]
         witness = None
         with self._directory() as directory:
-            smallest, judging = self._judged(steps, plan.clause, directory)
-            again = _failure(judging, found)
-            if again is None:
-                sentence += " (not every time)"
-            else:
-                history, sentence = smallest, again.sentence
+            # To see a call hang again would mean waiting again.
+            if not hangs(history[-1].outcome):
+                if not any(one.clause == found.clause for one in self._findings.values()):
+                    steps = self._smallest(steps, plan, found)
+                smallest, judging = self._judged(steps, plan.clause, directory)
+                again = _failure(judging, found)
+                if again is None:
+                    sentence += " (not every time)"
+                else:
+                    history, sentence = smallest, again.sentence
             told = _describe(history)
             if self._runs is not None:
                 kept = self._runs.next_directory(found.clause)
@@ -182,11 +187,10 @@ class WritersPart:
             witness=witness,
         )
 
-    def _smallest(self, plan: WritersPlan, found: Judgement) -> list[WriterStep]:
+    def _smallest(
+        self, steps: list[WriterStep], plan: WritersPlan, found: Judgement
+    ) -> list[WriterStep]:
         """Drops steps, one at a time from the end, while the same fault shows."""
-        steps = list(plan.steps[: found.index + 1])
-        if "did not return" in found.sentence:
-            return steps  # Seeing it again would mean waiting again.
         for index in range(len(steps) - 2, -1, -1):
             shorter = steps[:index] + steps[index + 1 :]
             with self._directory() as directory:

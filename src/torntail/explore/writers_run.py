@@ -26,13 +26,13 @@ from torntail.drive.conversation import Broken, gone
 from torntail.drive.driver_process import DriverProcess
 from torntail.drive.onlooker import HarnessError, Onlooker, Storage
 from torntail.drive.python_store import CallOutcome
+from torntail.drive.runner import hangs
 from torntail.drive.target import BUILT_IN, Durability, Target
 from torntail.explore.writer_process import FORK, WriterOrder
 from torntail.judge.history import (
     Append,
     Close,
     Create,
-    Hung,
     Inspect,
     Load,
     Outcome,
@@ -223,6 +223,8 @@ class _Writer:
             raise HarnessError(f"a writer did not fork: {gone(error.outcome).text}") from None
         if reply.error is not None:
             raise HarnessError(f"a writer did not fork: {reply.error.message}")
+        if reply.result != b'{"lives":true}':
+            raise HarnessError("the child that a writer forked did not live on")
 
     def end(self) -> None:
         """Closes the store; a process that is not fit for another history is ended."""
@@ -255,7 +257,7 @@ class _Run:
             looked = not isinstance(step, Tell | Age)
             changed = self._changed() if looked else ()
             history.append(WriterObservation(step, outcome, changed))
-            if _hangs(outcome):
+            if hangs(outcome):
                 self._processes.seconds = min(self._processes.seconds, 5.0)
                 break
         return tuple(history)
@@ -312,12 +314,6 @@ class _Run:
 def _digest(storage: Storage, name: str) -> str | None:
     file = storage.get(name)
     return None if file is None else file.digest
-
-
-def _hangs(outcome: Outcome) -> bool:
-    if isinstance(outcome, TogetherOutcome):
-        return any(isinstance(one, Hung) for one in outcome.outcomes)
-    return isinstance(outcome, Hung)
 
 
 # --- signals --------------------------------------------------------------------------------------
