@@ -12,10 +12,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 typedef struct { const char *at; size_t length; } Text; /* A piece of a line, as it stands there. */
-typedef struct { long number; char root[4096]; int dead; } Store;
+typedef struct { unsigned long long key; ino_t inode; } Met;
+typedef struct { long number; char root[4096]; int dead; Met met[64]; } Store;
 static Store stores[1024];
 
 static const char *hello =
@@ -77,11 +79,13 @@ static long read_log(int file, char **content, size_t *good) {
     }
     return events;
 }
-static void load(long id, int file) {
+static void load(long id, Store *store, int file) {
     char *content = NULL;
     size_t good = 0;
     int wrong = read_log(file, &content, &good) < 0, torn = good < (size_t)lseek(file, 0, SEEK_END);
-    if (wrong || (torn && (ftruncate(file, good) || fsync(file)))) {
+    /* What cannot be cut off is left out all the same, and nothing is written behind it. */
+    if (!wrong && torn && (ftruncate(file, good) || fsync(file))) store->dead = 1;
+    if (wrong) {
         fail(id, "storage", "the log: %s", strerror(errno));
     } else {
         printf("{\"id\":%ld,\"result\":{\"header\":null,\"events\":[", id);
@@ -92,6 +96,16 @@ static void load(long id, int file) {
         printf("]}}\n");
     }
     close(file), free(content);
+}
+/* Whether a log is not the file that it was when this store met it first. */
+static int is_another(Store *store, const char *path, int file) {
+    unsigned long long key = checksum((Text){path, strlen(path)});
+    struct stat now = {0};
+    Met *met = &store->met[key % 64];
+    if (file >= 0) fstat(file, &now);
+    if (met->key == key) return met->inode != now.st_ino;
+    if (file >= 0) *met = (Met){key, now.st_ino};
+    return 0;
 }
 static void append(long id, Store *store, const char *path, int file, const char *events) {
     char *content = NULL, *batch = NULL, expected[32], parent[4200];
@@ -114,7 +128,7 @@ static void append(long id, Store *store, const char *path, int file, const char
         goto end;
     }
     fflush(lines);
-    if (file < 0) file = open(path, O_RDWR | O_CLOEXEC | O_CREAT, 0600);
+    if (file < 0) file = open(path, O_RDWR | O_CLOEXEC | O_CREAT, 0600), is_another(store, path, file);
     int wrong = ftruncate(file, good), synced = 0;
     for (size_t written = 0; !wrong && written < size;) {
         ssize_t more = pwrite(file, batch + written, size - written, good + written);
@@ -144,8 +158,8 @@ int main(void) {
             done(id);
         } else if (is(call, "\"close\"")) {
             store->root[0] = 0, done(id);
-        } else if (store->number != handle || !store->root[0] || store->dead) {
-            fail(id, store->dead ? "storage" : "closed", "the store is closed");
+        } else if (store->number != handle || !store->root[0]) {
+            fail(id, "closed", "the store is closed");
         } else if (is(events, "[]")) {
             done(id);
         } else if (session.length < 3 || session.length > 102) {
@@ -155,9 +169,14 @@ int main(void) {
             for (size_t at = 1; at < session.length - 1; at++) /* The id as hexadecimal digits is its name. */
                 used += sprintf(path + used, "%02x", (unsigned char)session.at[at]);
             int file = open(path, O_RDWR | O_CLOEXEC), missing = file < 0 && errno == ENOENT;
-            if (is(call, "\"append\"") && (file >= 0 || missing)) append(id, store, path, file, events.at);
+            int appends = is(call, "\"append\"");
+            if (file < 0 && !missing) file = open(path, O_RDONLY | O_CLOEXEC); /* Enough to load. */
+            if (appends && (store->dead || is_another(store, path, file))) {
+                fail(id, "storage", "an fsync failed, or the log was replaced: open the store anew");
+                if (file >= 0) close(file);
+            } else if (appends && (file >= 0 || missing)) append(id, store, path, file, events.at);
             else if (file < 0) fail(id, missing ? "not_found" : "storage", "not found: %s", strerror(errno));
-            else if (is(call, "\"load\"")) load(id, file);
+            else if (is(call, "\"load\"")) load(id, store, file);
             else fail(id, "other", "there is no call %.*s", (int)call.length, call.at);
         }
     }

@@ -153,7 +153,7 @@ def test_a_damage_that_finds_no_place_is_unknown() -> None:
 
 
 def test_what_cannot_be_seen_from_inside_is_unknown() -> None:
-    got = replay(scenario(faults=(CrashFault(during=1, model="kill"),)), "sqlite")
+    got = replay(scenario(faults=(CrashFault(during=1, model="kill"),)), "tests.zoo.unseen:unseen")
     assert got.status == "unknown"
     assert "not seen from inside Python" in got.reason
 

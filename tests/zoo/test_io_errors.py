@@ -57,7 +57,14 @@ def test_a_store_that_never_syncs_has_no_fsync_to_fail() -> None:
 
 @pytest.mark.parametrize(("level", "state"), [(None, "not exercised yet"), ("power", "unknown")])
 def test_what_cannot_be_seen_is_said(level: str | None, state: str) -> None:
-    certificate = certify("sqlite", only=["IO"], level=level, io_runs=4, workers=0, runs=None)  # type: ignore[arg-type]
+    certificate = certify(
+        "tests.zoo.unseen:unseen",
+        only=["IO"],
+        level=level,  # type: ignore[arg-type]
+        io_runs=4,
+        workers=0,
+        runs=None,
+    )
     assert {result.state for result in certificate.results} == {state}
     assert "not seen from inside Python" in certificate.results[0].note
 

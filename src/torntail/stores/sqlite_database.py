@@ -411,8 +411,10 @@ class Database:
         connection = self._connect("ro", immutable=immutable)
         try:
             ours = identify(connection, self.path, check_tables=False)
-            # SQLite takes a file shorter than its own header for an empty database.
-            if not ours and status.st_size and not self._is_first_byte(status):
+            # SQLite takes a file shorter than its own header for an empty database. One of a single
+            # byte is: a creation leaves it even when SQLite has rolled it back, since that counts
+            # it as none, and not being synced it may be any byte after a power cut.
+            if not ours and status.st_size > 1:
                 pages = connection.execute("PRAGMA page_count").fetchone()[0]
                 if not pages:
                     error = sqlite3.DatabaseError("the file is not a database")
@@ -421,15 +423,6 @@ class Database:
             return ours
         finally:
             connection.close()
-
-    def _is_first_byte(self, status: os.stat_result) -> bool:
-        """Whether the file is the first byte of a database and no more.
-
-        A creation leaves that even when SQLite has rolled it back: it counts a single byte as none.
-        """
-        if status.st_size != 1:
-            return False  # Not to be opened here: see `_CREATION`.
-        return self.path.read_bytes() == b"S"
 
     def _is_journaled(self) -> bool:
         """Whether a rollback journal stands beside the file whose header SQLite has finished."""
