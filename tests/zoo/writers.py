@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import time
@@ -79,15 +80,24 @@ class locks_by_folder(locked.LockedStore):
 
 @_animal("MW-1")
 class the_second_first_flush_writes_over_the_first(locked.LockedStore):
-    """The lock is taken behind the first flush, which looks for nothing in its place."""
+    """The lock is taken behind the first flush, which removes what is in its place."""
 
     def append(self, session_id: str, events: Iterable[SessionEvent]) -> None:
-        header = self.announced.get(session_id)
-        if header is not None:
-            for path in self.places(session_id):
-                path.unlink()
-            self.locks[session_id] = self.opened(self.lock_path(session_id))
+        begins = session_id in self.announced
         super().append(session_id, events)
+        if begins:
+            with contextlib.suppress(WriterConflict):
+                self.take(session_id)
+
+    def take(self, session_id: str) -> None:
+        if session_id not in self.announced:
+            super().take(session_id)
+
+    def check_storage(self, session_id: str) -> None:
+        if session_id not in self.announced:
+            super().check_storage(session_id)
+        for path in self.places(session_id) if session_id in self.announced else ():
+            path.unlink()
 
 
 @_animal("MW-1")
