@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from tests.zoo.plain import PlainStore, factory
+from tests.zoo.plain import Events, PlainStore, factory
 from torntail.session import SessionEvent, SessionHeader
 from torntail.stores.contract import LoadResult, SequenceMismatch, SessionExists, WriterConflict
 
@@ -156,6 +156,19 @@ class EagerStore(LockedStore):
         self.note_size(header.id)
 
 
+class OpaqueStore(LockedStore):
+    """A log of opaque events that begins with its first append."""
+
+    def append(self, session_id: str, events: Iterable[SessionEvent]) -> None:
+        batch = list(events)
+        if batch and session_id not in self.announced and not self.places(session_id):
+            self.create(SessionHeader(session_id, 0))
+        super().append(session_id, batch)
+
+    def closers(self, events: Events) -> Events:
+        return []
+
+
 class ManyStore(LockedStore):
     """Locks for as long as an append takes, and looks at the storage each time."""
 
@@ -195,6 +208,15 @@ class ManyStore(LockedStore):
 
 locked = factory(LockedStore, writers="one-locked")
 eager = factory(EagerStore, writers="one-locked", lazy=False)
+opaque = factory(
+    OpaqueStore,
+    writers="one-locked",
+    profile="log",
+    repairs="none",
+    creates="implicit",
+    header=False,
+    lazy=False,
+)
 many = factory(ManyStore, writers="many")
 alone = factory(LockedStore, writers="one-locked")
 """For a test that looks for processes of its own."""

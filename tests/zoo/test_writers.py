@@ -53,7 +53,9 @@ def test_neighbouring_clauses_are_not_accused(target: str, clause: str) -> None:
     assert [one for one, state in found.items() if state == "fail"] == [clause]
 
 
-@pytest.mark.parametrize("target", ["jsonl", "sqlite", "tests.zoo.locked:locked"])
+@pytest.mark.parametrize(
+    "target", ["jsonl", "sqlite", "tests.zoo.locked:locked", "tests.zoo.locked:opaque"]
+)
 def test_a_store_with_one_locked_writer_is_not_accused(target: str) -> None:
     certificate = certify(target, only=["MW"], runs=None)
     assert certificate.findings == ()
