@@ -25,6 +25,7 @@ from torntail.cli_files import inspect_command, repair_command
 from torntail.cli_fuzz import fuzz_command
 from torntail.cli_runs import save_findings
 from torntail.cli_scenarios import SCENARIO_COMMANDS
+from torntail.cli_seconds import Seconds
 from torntail.drive.onlooker import HarnessError
 from torntail.drive.target import EXEC, TargetError, target_of
 from torntail.explore.campaign import Interrupted, certify
@@ -82,7 +83,8 @@ class _Group(click.Group):
 
     def _invoke(self, context: click.Context) -> Any:
         try:
-            return super().invoke(context)
+            with _terminated_in_order():
+                return super().invoke(context)
         except (click.ClickException, click.exceptions.Exit, click.Abort):
             raise
         except _Terminated:
@@ -182,7 +184,7 @@ def main(traceback: bool) -> None:
 @click.option(
     "--budget",
     metavar="SECONDS",
-    type=click.FloatRange(min=0, min_open=True),
+    type=Seconds(),
     help="Begin no new case after so many seconds.",
 )
 @click.option(
@@ -241,7 +243,7 @@ def certify_command(
     began = time.monotonic()
     try:
         resolved = target_of(target_name(target, command), durability=durability)
-        with _terminated_in_order(), LiveProgress() as progress:
+        with LiveProgress() as progress:
             certificate = certify(
                 resolved,
                 level=level,

@@ -23,6 +23,7 @@ from typing import Any, Final, NoReturn
 import click
 import msgspec
 
+from torntail.cli_seconds import Seconds
 from torntail.drive.onlooker import HarnessError
 from torntail.drive.target import Target, TargetError, target_of
 from torntail.explore.crash_calls import CrashCalls
@@ -33,7 +34,7 @@ from torntail.explore.fuzz_result import FuzzResult
 from torntail.explore.fuzz_seed import BadSeed, seed_of
 from torntail.explore.room import NoRoom, scratch_base
 from torntail.explore.witness import keep_history
-from torntail.judge.history import Observation, Returned
+from torntail.judge.history import Inspect, ListSessions, Observation, Returned
 from torntail.record.scratch import Scratch
 from torntail.record.slots import Slot
 from torntail.report.fuzz import FuzzProgress, print_fuzz
@@ -71,7 +72,7 @@ _CORPUS: Final = Path(".torntail") / "corpus"
 @click.option(
     "--max-time",
     metavar="SECONDS",
-    type=click.FloatRange(min=0, min_open=True),
+    type=Seconds(),
     help="Draw no plan after so many seconds; default is 60, if no count is given.",
 )
 @click.option(
@@ -219,6 +220,7 @@ def _is_saved(path: Path, scenario: Scenario) -> bool:
 
 
 def _scenario(finding: FuzzFinding, target: Target) -> Scenario:
+    finding = _without_looks(finding)
     with Scratch(scratch_base()) as scratch, Slot(scratch) as slot:
         if finding.crash is not None:
             try:
@@ -233,6 +235,26 @@ def _scenario(finding: FuzzFinding, target: Target) -> Scenario:
             keep_history(witness, history, finding.sentence)
             scenario = scenario_of_witness(witness, target, CrashCalls(target, slot))
     return msgspec.structs.replace(scenario, faults=_faults(finding))
+
+
+def _without_looks(finding: FuzzFinding) -> FuzzFinding:
+    """A crash without the calls that only look, which the plan of a scenario's crash may not hold.
+
+    One that was not made small may have some. They write nothing, so that only their marks go; a
+    crash at the begin of one is a crash after what was done before it.
+    """
+    crash = finding.crash
+    if crash is None or not crash.chain:
+        return finding
+    kept = tuple(call for call in crash.calls if not isinstance(call, Inspect | ListSessions))
+    marks = 2 * (len(crash.calls) - len(kept)) - isinstance(crash.calls[-1], Inspect | ListSessions)
+    first, *others = crash.chain
+    if not kept or marks <= 0 or first.position < marks:
+        return finding
+    first = msgspec.structs.replace(first, position=first.position - marks)
+    crash = msgspec.structs.replace(crash, calls=kept, chain=(first, *others))
+    # What came of them is no history of these calls any more.
+    return msgspec.structs.replace(finding, operations=kept, history=(), crash=crash)
 
 
 def _faults(finding: FuzzFinding) -> tuple[Fault, ...]:

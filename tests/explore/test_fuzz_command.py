@@ -10,11 +10,19 @@ import sys
 import time
 from pathlib import Path
 
+import msgspec
 import pytest
 from click.testing import CliRunner, Result
 
 from torntail.cli import main
+from torntail.cli_fuzz import _Saver
+from torntail.drive.target import target_of
+from torntail.explore.crash_shard import CrashFinding
+from torntail.explore.fuzz_finding import crash_finding_of
+from torntail.explore.fuzz_result import FuzzResult
+from torntail.judge.history import Append, Create, Inspect, ListSessions
 from torntail.scenarios.files import load_scenario
+from torntail.scenarios.format import CrashFault
 
 NO_CLOSERS = "tests.zoo.crashing:no_closers"
 ROOT = Path(__file__).parents[2]
@@ -141,6 +149,49 @@ def test_a_finding_that_cannot_be_saved_is_told_all_the_same() -> None:
     result = run(NO_CLOSERS, *limits, "--save-to", "fault-scenarios/below")
     assert result.exit_code == 1
     assert "was not saved" in result.stdout
+
+
+@pytest.mark.parametrize("last", [False, True])
+def test_a_crash_found_among_calls_that_only_look_is_saved_all_the_same(last: bool) -> None:
+    target = target_of("tests.zoo.crashing:no_fsync")
+    saved = load_scenario(ROOT / "fault-scenarios" / "durability" / "no-fsync.json")
+    (fault,) = saved.faults
+    assert isinstance(fault, CrashFault)
+    assert fault.crash is not None
+    assert saved.finding is not None
+    looks = (ListSessions(), *((Inspect(session="a-2a92a913"),) if last else ()))
+    # Two marks for each call that came before; of the last one only the first.
+    position = fault.crash.position + (3 if last else 2)
+    crash = CrashFinding(
+        clause="CR-1",
+        session="a-2a92a913",
+        sentence=saved.finding.sentence,
+        lost=(),
+        plan="a plan",
+        calls=(*looks[:1], *saved.plan, *looks[1:]),
+        chain=(msgspec.structs.replace(fault.crash, position=position),),
+        recovery_calls=(),
+        files={},
+        directories=(),
+        submitted=1,
+        acknowledged=1,
+        cause=saved.finding.cause,
+        images_until_found=1,
+    )
+    finding = crash_finding_of(crash)
+    path, new = _Saver(Path("found"))(finding, FuzzResult(target, 1, (1, 1), "power"))
+    assert new
+    assert [type(call) for call in load_scenario(path).plan] == [Create, Append]
+    again = CliRunner().invoke(main, ["replay", str(path), "--store", target.name])
+    assert again.exit_code == 1, again.stdout
+    assert "1 disks loaded" in again.stdout
+
+
+@pytest.mark.parametrize("seconds", ["nan", "inf", "0", "-1"])
+def test_a_time_that_is_none_is_refused(seconds: str) -> None:
+    result = run("jsonl", "--max-time", seconds)
+    assert result.exit_code == 2
+    assert "--max-time" in result.stderr
 
 
 # --- the end --------------------------------------------------------------------------------------

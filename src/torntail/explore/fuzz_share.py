@@ -26,6 +26,7 @@ from torntail.explore.fuzz_messages import CORPUS_FORMAT, CorpusPlan, FuzzReport
 from torntail.explore.fuzz_shrink import smaller
 from torntail.explore.fuzz_trial import Reach, Trial
 from torntail.explore.machine import STEPS, SessionMachine
+from torntail.explore.room import lacks_room, no_room_in
 
 __all__ = ["ROUND_EXAMPLES", "TimeIsUp", "fuzz_share", "round_seed"]
 
@@ -106,6 +107,13 @@ class _Share:
     def heard(self, finding: FuzzFinding) -> None:
         """A fault was seen; the first of its cause is told now and made small after the plan."""
         if finding.cause in self.causes:
+            return
+        path = self.bench.live_slot.path
+        if finding.fault is None and lacks_room(path, finding.sentence):
+            # The scratch space is full, and the store is not to blame for what comes of that.
+            told = str(no_room_in(path))
+            if told not in self.bench.harness_errors:
+                self.bench.harness_errors.append(told)
             return
         of_clause = sum(cause.startswith(f"{finding.clause}") for cause in self.causes)
         if of_clause >= _CAUSES_PER_CLAUSE:
