@@ -9,6 +9,7 @@ import pytest
 
 from torntail.drive.target import TargetError, check_store, target_of
 from torntail.judge.capabilities import Capabilities, claims
+from torntail.stores.sqlite_settings import Settings
 
 
 def test_the_built_in_stores_claim_what_the_contract_says() -> None:
@@ -17,12 +18,11 @@ def test_the_built_in_stores_claim_what_the_contract_says() -> None:
     assert target_of("sqlite").capabilities == Capabilities(atomic_batch=True)
 
 
-@pytest.mark.parametrize("name", ["jsonl", "sqlite"])
-def test_durability_is_passed_on_to_a_built_in_store(name: str, tmp_path: Path) -> None:
-    target = target_of(name, durability="process")
-    assert target.capabilities.durability == "process"
-    with target.factory(tmp_path) as store:
-        assert store.durability == "process"
+def test_durability_is_passed_on_to_a_built_in_store(tmp_path: Path) -> None:
+    jsonl, sqlite = (target_of(name, durability="process") for name in ("jsonl", "sqlite"))
+    assert jsonl.capabilities.durability == sqlite.capabilities.durability == "process"
+    assert jsonl.factory(tmp_path).durability == "process"
+    assert sqlite.factory(tmp_path).settings == Settings.choose("process", "wal", None, 5.0)
 
 
 def test_a_module_beside_the_caller_is_found(

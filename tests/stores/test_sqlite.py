@@ -1914,3 +1914,23 @@ def test_a_kill_before_any_statement_or_row_loses_and_invents_nothing(
     kills, repairs_cut = map(int, output.split())
     assert kills >= 40
     assert repairs_cut >= 10
+
+
+def test_a_database_that_another_makes_meanwhile_is_no_damage(
+    tmp_path: Path, store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:  # MW-1
+    """It is looked at without a lock while it is half made, and is whole a moment later."""
+    with SqliteStore(tmp_path / "other" / "sessions.db", journal_mode="delete") as other:
+        other.create(SessionHeader("other", 1))
+        other.append("other", events("TS"))
+    whole = (tmp_path / "other" / "sessions.db").read_bytes()
+    path.write_bytes(whole[:5000])
+
+    def has_ended(database: sqlite_database.Database) -> bool:
+        database.path.write_bytes(whole)
+        return False
+
+    monkeypatch.setattr(sqlite_database.Database, "_is_journaled", has_ended)
+    store.create(HEADER)
+    store.append(ID, events("TS"))
+    assert [entry.session_id for entry in store.list()] == ["other", ID]

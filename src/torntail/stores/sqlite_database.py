@@ -401,8 +401,14 @@ class Database:
             if self._peek(status, immutable=True):
                 return True
         except sqlite3.Error as error:
-            if primary_code(error) not in _IN_PART or not self._is_journaled():
+            if primary_code(error) not in _IN_PART:
                 raise
+            if not self._is_journaled():
+                # Another process may have made the database while it was looked at without a lock.
+                now = self._status()
+                if now is None or _state(now) == _state(status):
+                    raise
+                return self._is_ours(now)
         if "-journal" in beside:
             return True
         return "-wal" in beside and self._peek(status, immutable=False)
@@ -456,6 +462,10 @@ class Database:
             connection.close()
             raise
         return connection
+
+
+def _state(status: os.stat_result) -> tuple[int, int, int, int]:
+    return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 def _mark(status: os.stat_result) -> FileMark:
