@@ -221,7 +221,10 @@ def gone(outcome: BreakOutcome) -> Refused:
 
 
 def greeting(conversation: Conversation, seconds: float) -> HelloResult:
-    """The answer to hello, whose dialect is spoken from then on; raises `DriverError` if it is none, `Broken` as any call."""
+    """The answer to hello, whose dialect is spoken from then on.
+
+    Raises `DriverError` if it is none, `Broken` as any call.
+    """
     reply = conversation.ask("hello", seconds, protocol=PROTOCOL)
     if reply.error is not None:
         raise DriverError(f"the driver refuses hello ({reply.error.kind}): {reply.error.message}")

@@ -63,7 +63,7 @@ const kinds = [
   ["sequence", /append seq mismatch/],
   ["conflict", /UNIQUE constraint failed|database is locked|preparation is reserved/],
   ["not_serializable", /JSON-serializable/],
-  ["version", /session format version|schema version/],
+  ["version", /uses log format v|schema version/],
   ["identity", /identity mismatch|does not match header id|identif|multiple project directories/],
   ["never_materialised", /header-less/],
   ["corrupted", /corrupt|failed validation|malformed|not a database|disk image/],
@@ -124,8 +124,13 @@ async function result(request) {
     return {};
   }
   const store = stores.get(request.store);
+  if (request.call === "close" && stores.has(request.store)) {
+    stores.set(request.store, null);
+    await store?.context.fiber.dispose();
+    return {};
+  }
   if (!store) throw new Refusal("closed", `the store ${request.store} is closed`);
-  const { context, persistence } = store;
+  const { persistence } = store;
   switch (request.call) {
     case "create": {
       const { type, ...meta } = request.header;
@@ -144,10 +149,6 @@ async function result(request) {
       const found = await persistence.list();
       return { sessions: found.map((meta) => ({ session: meta.id, header: headerLine(meta) })) };
     }
-    case "close":
-      stores.delete(request.store);
-      await context.fiber.dispose();
-      return {};
   }
   throw new Refusal("other", `there is no call ${request.call}`);
 }

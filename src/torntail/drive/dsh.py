@@ -3,8 +3,8 @@
 `python -m torntail.drive.dsh install` puts the published packages of `dsh-jsonl` and `dsh-sqlite`
 into a folder of the cache, by npm and without running any script of theirs; nothing of them is part
 of torntail, and nothing else here installs anything. Decides which versions, which Node runs them,
-and what the command of their driver (`dsh.mjs`) is. Does not decide what a store of them claims: the
-driver says that.
+and what the command of their driver (`dsh.mjs`) is. Does not decide what a store of them claims:
+the driver says that.
 """
 
 from __future__ import annotations

@@ -42,17 +42,56 @@ SHARED_TYPES: Final = (
 the turn completed, ran out of tokens or was interrupted."""
 
 RC8_TYPES: Final = frozenset(
-    """
-    agent/inbox/spliced agent-preset/selected approval/asked approval/decided approval/policy
-    assistant/chunk assistant/message command/run command/done compaction/start compaction/summary
-    compaction/prune compaction/end feedback/record goal/change hook/invoked hook/result llm/retry
-    llm/retry-started permission/preset plan/mode request/header request/context sandbox/mode
-    schedule/change session/end-seed session/title session/title-llm-request step/start step/end
-    subagent/descriptor team/member team/task team/message/queued team/message/delivered todo/write
-    tool/call tool/result tool/code-dispatch tool/code-dispatch-start tool-workflow/run-start
-    tool-workflow/run-end tool-workflow/agent-start tool-workflow/agent-end turn/start turn/end
-    user/message web/deepseek-search-llm-request
-    """.split()
+    {
+        "agent-preset/selected",
+        "agent/inbox/spliced",
+        "approval/asked",
+        "approval/decided",
+        "approval/policy",
+        "assistant/chunk",
+        "assistant/message",
+        "command/done",
+        "command/run",
+        "compaction/end",
+        "compaction/prune",
+        "compaction/start",
+        "compaction/summary",
+        "feedback/record",
+        "goal/change",
+        "hook/invoked",
+        "hook/result",
+        "llm/retry",
+        "llm/retry-started",
+        "permission/preset",
+        "plan/mode",
+        "request/context",
+        "request/header",
+        "sandbox/mode",
+        "schedule/change",
+        "session/end-seed",
+        "session/title",
+        "session/title-llm-request",
+        "step/end",
+        "step/start",
+        "subagent/descriptor",
+        "team/member",
+        "team/message/delivered",
+        "team/message/queued",
+        "team/task",
+        "todo/write",
+        "tool-workflow/agent-end",
+        "tool-workflow/agent-start",
+        "tool-workflow/run-end",
+        "tool-workflow/run-start",
+        "tool/call",
+        "tool/code-dispatch",
+        "tool/code-dispatch-start",
+        "tool/result",
+        "turn/end",
+        "turn/start",
+        "user/message",
+        "web/deepseek-search-llm-request",
+    }
 )
 """The types that 0.1.0-rc.8 knows; it takes another one only where it is marked as ignorable."""
 
@@ -102,9 +141,11 @@ class Dialect(msgspec.Struct, frozen=True):
         """The event of ours that one of this dialect stands for; itself if it stands for none."""
         if not self.wraps:
             return event
-        ours = _heard(event)
-        again = self.spoken(ours).to_json()
-        return ours if same_json(again, event.to_json(), i_json=True) else event
+        sent = event.to_json()
+        for ours in (_unwrapped(event), _unmarked(event)):
+            if same_json(self.spoken(ours).to_json(), sent, i_json=True):
+                return ours
+        return event
 
     def spoken_header(self, header: SessionHeader) -> SessionHeader:
         """A header of ours as it is written in this dialect."""
@@ -243,13 +284,17 @@ def _says(data: dict[str, Json], words: _Interrupted) -> bool:
 # --- era R: hearing -------------------------------------------------------------------------------
 
 
-def _heard(event: SessionEvent) -> SessionEvent:
+def _unmarked(event: SessionEvent) -> SessionEvent:
+    """An event without the mark that a reader may skip it."""
+    extra = {key: one for key, one in (event.extra or {}).items() if key != "ignorable"}
+    return msgspec.structs.replace(event, extra=extra or None)
+
+
+def _unwrapped(event: SessionEvent) -> SessionEvent:
     """The best guess; what it is worth shows when it is spoken again."""
+    event = _unmarked(event)
     kind, data = event.type, event.data
     surface, sources = event.surface_op, event.source_event_seqs
-    extra = dict(event.extra or {})
-    if extra.get("ignorable") is True:
-        del extra["ignorable"]
     if isinstance(data, dict):
         carried = data.get(_CARRIED)
         message = data.get("message")
@@ -274,7 +319,7 @@ def _heard(event: SessionEvent) -> SessionEvent:
             sources = carried.get("sourceEventSeqs", sources)
             if kind == "turn/start" and "trigger" in carried:
                 data["trigger"] = carried["trigger"]
-    return SessionEvent(kind, event.seq, event.time, data, surface, sources, extra or None)
+    return SessionEvent(kind, event.seq, event.time, data, surface, sources, event.extra)
 
 
 def _heard_result(data: dict[str, Json], message: dict[str, Json]) -> dict[str, Json]:
