@@ -9,6 +9,7 @@ the driver says that.
 
 from __future__ import annotations
 
+import fcntl
 import functools
 import json
 import os
@@ -77,7 +78,10 @@ DSH: Final = {
 
 
 def cache_folder() -> Path:
-    """The folder of torntail in the user's cache; `XDG_CACHE_HOME` moves it."""
+    """The folder of torntail in the user's cache; `TORNTAIL_CACHE` is another."""
+    chosen = os.environ.get("TORNTAIL_CACHE")
+    if chosen:
+        return Path(chosen)
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(home) / "torntail"
 
@@ -143,15 +147,23 @@ def install(package: Package) -> Path:
         wanted.append(_NODE)
     parent = package.folder.parent
     parent.mkdir(parents=True, exist_ok=True)
-    # Beside its place, so that a folder of this name is always a complete one.
-    with tempfile.TemporaryDirectory(prefix="dsh-", dir=parent) as scratch:
+    # Under a lock, so that of several processes one installs; and beside its place, so that a
+    # folder of this name is always a complete one.
+    with (
+        (parent / f"{package.folder.name}.lock").open("w") as lock,
+        tempfile.TemporaryDirectory(prefix="dsh-", dir=parent) as scratch,
+    ):
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if package.is_installed:
+            return package.folder
         made = Path(scratch) / "made"
         made.mkdir()
         (made / "package.json").write_text(json.dumps({"private": True}))
         command = [npm, "install", "--ignore-scripts", "--legacy-peer-deps", "--no-audit"]
+        command += ["--no-fund", "--fetch-retries=1", "--fetch-timeout=60000"]
         try:
             done = subprocess.run(
-                [*command, "--no-fund", *wanted],
+                [*command, *wanted],
                 cwd=made,
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
@@ -163,12 +175,7 @@ def install(package: Package) -> Path:
             raise NotInstalled(f"npm had not ended after {_INSTALL_SECONDS:g} s") from None
         if done.returncode:
             raise NotInstalled(f"npm failed: {done.stderr.strip()[-2000:]}")
-        try:
-            made.rename(package.folder)
-        except OSError:
-            # Another process may have been first, whose folder is as good.
-            if not package.is_installed:
-                raise
+        made.rename(package.folder)
     return package.folder
 
 
