@@ -48,7 +48,10 @@ def came(target: Target, root: Path, events: list[SessionEvent]) -> str | tuple[
     loaded = load(target, root)
     if isinstance(loaded, Refused):
         return loaded.kind
-    told = [same_json(one.to_json(), two.to_json()) for one, two in zip(loaded.events, events)]
+    told = [
+        same_json(one.to_json(), two.to_json())
+        for one, two in zip(loaded.events, events, strict=False)
+    ]
     kept = told.index(False) if False in told else len(told)
     return kept, " ".join(map(in_short, loaded.events[kept:]))
 

@@ -97,6 +97,16 @@ async function open(root) {
     await context.fiber.dispose();
     throw new Refusal("other", "the persistence plugin did not start");
   }
+  // The SQLite plugin opens its database after it has started. If that fails while no call waits
+  // for it, the rejection is unhandled and ends the process; so one call waits from the beginning.
+  if (backend === "sqlite") {
+    try {
+      await persistence.list();
+    } catch (error) {
+      await context.fiber.dispose().catch(() => {});
+      throw error;
+    }
+  }
   return { context, persistence };
 }
 

@@ -64,7 +64,6 @@ class Package(msgspec.Struct, frozen=True):
         """Where it is installed: a folder for each, as their peers do not agree."""
         return cache_folder() / f"dsh-{self.backend}-{self.version}"
 
-    @property
     def is_installed(self) -> bool:
         """Whether its folder is there, which is so only when it is complete."""
         return (self.folder / "node_modules").is_dir()
@@ -102,7 +101,7 @@ def driver_command(name: str) -> list[str]:
     if package.backend == "sqlite" and len(settings) > 1:
         raise ValueError(f"{base} takes one setting, a journal mode")
     advice = f"run `python -m torntail.drive.dsh install {base}`, which needs npm"
-    if not package.is_installed:
+    if not package.is_installed():
         raise NotInstalled(
             f"{base} is {_SCOPE}/dsh-session-persistence-{package.backend}@{package.version}, "
             f"which is not installed here: {advice}"
@@ -135,7 +134,7 @@ def _system_node() -> str | None:
 
 def install(package: Package) -> Path:
     """Installs a package unless it is there; its folder. Raises `NotInstalled`."""
-    if package.is_installed:
+    if package.is_installed():
         return package.folder
     npm = shutil.which("npm")
     if npm is None:
@@ -154,7 +153,7 @@ def install(package: Package) -> Path:
         tempfile.TemporaryDirectory(prefix="dsh-", dir=parent) as scratch,
     ):
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if package.is_installed:
+        if package.is_installed():
             return package.folder
         made = Path(scratch) / "made"
         made.mkdir()
@@ -195,7 +194,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except NotInstalled as error:
             print(f"{name}: {error}", file=sys.stderr)  # noqa: T201
             return 1
-        state = "" if package.is_installed else " (not installed)"
+        state = "" if package.is_installed() else " (not installed)"
         print(f"{name} {package.version}: {folder}{state}")  # noqa: T201
     return 0
 
