@@ -1,18 +1,16 @@
 """What was seen in the published packages of the DeepSeek Harness, made small: docs/upstream.md
 says of each what came of it. Like all of the corpus they are run on our own store; on the packages
 by `--store dsh-jsonl` or `--store dsh-sqlite`. (Those that were known before the packages could be
-run are in `corpus_shapes`.)
+run are in `corpus_shapes`; `a-name-that-was-not-synced-before-a-kill` was saved by `certify`, with
+the very crash that was seen.)
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-import msgspec
-
 from tests.scenarios.corpus_shapes import CLOSED, Write, scenario, session
 from torntail.explore.script import Script
-from torntail.judge.capabilities import Capabilities
 from torntail.judge.history import Append, Create, Load
 from torntail.scenarios.format import CrashFault, Scenario
 from torntail.session import SessionHeader
@@ -141,20 +139,6 @@ def _crashes() -> Iterator[Scenario]:
     load = Load(session="s-1")
     yield scenario(
         "upstream",
-        "a-name-that-was-not-synced-before-a-kill",
-        "A first write is killed before its name is synced, the next process appends, power fails",
-        "A name that a process finds may not be durable, and is synced before it is built on.",
-        _ORIGIN,
-        "CR-1",
-        "what the second process acknowledged is there",
-        _first_flush,
-        (
-            CrashFault(during=1, model="kill"),
-            CrashFault(during=1, model="posix", recovery=(load, _further(2))),
-        ),
-    )
-    yield scenario(
-        "upstream",
         "closers-behind-bytes-that-were-not-synced",
         "An append is killed before its sync, the next process closes the turn, power fails",
         "A closing turn's end commits what stands before it, which is synced first.",
@@ -167,17 +151,6 @@ def _crashes() -> Iterator[Scenario]:
             CrashFault(during=0, model="ordered", recovery=(load,)),
         ),
     )
-
-
-def _first_flush(script: Script) -> None:
-    session(script).append("TS")
-
-
-def _further(seq: int) -> Append:
-    log = session(Script("scenario/recovery", Capabilities()))
-    log.turn = 1
-    (event,) = log.write("TS")
-    return Append(session="s-1", events=(msgspec.structs.replace(event, seq=seq),))
 
 
 def _killed_in_a_turn(script: Script) -> None:
