@@ -171,3 +171,57 @@ def test_a_log_of_ours_is_one_of_theirs_and_back(tmp_path: Path) -> None:
     assert isinstance(returned, LoadedSession)
     assert (returned.header, list(returned.events)) == (RC8.spoken_header(HEADER), closed)
     assert (back / OURS).read_bytes() == content
+
+
+# --- two processes --------------------------------------------------------------------------------
+
+
+def two_writers(base: str, root: Path) -> list[str]:
+    """What two processes are told that append at the same place, and what a load says then."""
+    one, other = package(base).open_inline(root), target_of(base).open_inline(root)
+    log = events_of("TS1 U SS1 A1 SE1 TE1")
+    assert one.create(HEADER) == Returned()
+    assert one.append(SESSION, log[:2]) == Returned()
+    # The other one does not load but for what it needs to know: nothing is open in this log.
+    outcomes = [one.append(SESSION, log[2:]), other.load(SESSION)]
+    more = events_of("TS1 U SS1 A1 SE1 TE1 TS2 TE2")[6:]
+    outcomes += [one.append(SESSION, more), other.append(SESSION, more), other.load(SESSION)]
+    one.close()
+    other.close()
+    return [told(outcome) for outcome in outcomes]
+
+
+def reader_of_a_live_log(base: str, root: Path) -> list[str]:
+    """What is said when a process loads what another one is writing, which then goes on."""
+    one, other = package(base).open_inline(root), target_of(base).open_inline(root)
+    log = events_of("TS1 U SS1 A1 SE1 TE1")
+    assert one.create(HEADER) == Returned()
+    assert one.append(SESSION, log[:3]) == Returned()
+    outcomes = [other.load(SESSION), one.append(SESSION, log[3:])]
+    other.close()
+    one.close()
+    last = target_of(base).open_inline(root)
+    outcomes.append(last.load(SESSION))
+    last.close()
+    return [told(outcome) for outcome in outcomes]
+
+
+def told(outcome: Any) -> str:
+    return outcome.kind if isinstance(outcome, Refused) else type(outcome).__name__.lower()
+
+
+def test_two_writers_of_a_file_are_both_told_that_they_wrote(tmp_path: Path) -> None:
+    assert two_writers("dsh-jsonl", tmp_path) == ["returned"] * 4 + ["corrupted"]
+
+
+def test_two_writers_of_a_database_are_told_apart(tmp_path: Path) -> None:
+    expected = ["returned", "returned", "returned", "conflict", "returned"]
+    assert two_writers("dsh-sqlite", tmp_path) == expected
+
+
+def test_a_load_under_a_live_writer_leaves_a_file_that_cannot_be_loaded(tmp_path: Path) -> None:
+    assert reader_of_a_live_log("dsh-jsonl", tmp_path) == ["returned", "returned", "corrupted"]
+
+
+def test_a_load_under_a_live_writer_leaves_the_database_whole(tmp_path: Path) -> None:
+    assert reader_of_a_live_log("dsh-sqlite", tmp_path) == ["returned", "conflict", "returned"]

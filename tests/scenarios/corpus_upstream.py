@@ -139,6 +139,17 @@ def _crashes() -> Iterator[Scenario]:
     load = Load(session="s-1")
     yield scenario(
         "upstream",
+        "an-append-whose-bytes-did-not-arrive",
+        "Power fails in an append: the file has its new length, and not its new bytes",
+        "What a power failure leaves of an append is a torn tail, whatever the encoding.",
+        _ORIGIN,
+        "CR-3",
+        "the load succeeds, and gives what was acknowledged before",
+        _two_appends,
+        (CrashFault(during=2, model="ordered"),),
+    )
+    yield scenario(
+        "upstream",
         "closers-behind-bytes-that-were-not-synced",
         "An append is killed before its sync, the next process closes the turn, power fails",
         "A closing turn's end commits what stands before it, which is synced first.",
@@ -151,6 +162,12 @@ def _crashes() -> Iterator[Scenario]:
             CrashFault(during=0, model="ordered", recovery=(load,)),
         ),
     )
+
+
+def _two_appends(script: Script) -> None:
+    log = session(script)
+    log.append("TS")
+    log.append("SS")
 
 
 def _killed_in_a_turn(script: Script) -> None:
