@@ -234,7 +234,8 @@ def certify_command(
     TARGET is memory, jsonl or sqlite, or module:factory, where factory(root) takes a directory
     (pathlib.Path) and returns a store over it. What the store claims is the factory's attribute
     `capabilities`. sqlite:MODE,LEVEL is SQLite with that journal mode and synchronous level, as in
-    sqlite:delete,full, and claims what they keep.
+    sqlite:delete,full, and claims what they keep. dsh-jsonl and dsh-sqlite are published packages
+    of another project, once `python -m torntail.drive.dsh install` has put them here.
     """
     accepted = _accepted(accept, baseline)
     to_stdout = json_path is not None and str(json_path) == "-"

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from tests.scenarios import corpus_found, corpus_shapes, corpus_zoo
+from tests.scenarios import corpus_found, corpus_shapes, corpus_upstream, corpus_zoo
 from tests.scenarios.corpus_page import page_text
 from tests.scenarios.kills import broken_by
 from torntail.record.install import install
@@ -36,6 +36,7 @@ def corpus() -> list[Scenario]:
 def written() -> Iterator[Scenario]:
     """The scenarios that are made without running anything."""
     yield from corpus_shapes.scenarios()
+    yield from corpus_upstream.scenarios()
     yield from corpus_found.scenarios()
 
 

@@ -36,6 +36,7 @@ from torntail.session import (
     parse_header,
 )
 from torntail.session.codec import parse_block, parse_json
+from torntail.session.dialects import Dialect
 
 __all__ = [
     "ChildStore",
@@ -321,12 +322,13 @@ def understand(call: str, reply: Reply, root: str) -> CallOutcome:
         match call:
             case "load" | "inspect":
                 if reply.value is not None:
-                    return _session_of(reply.value)
+                    return _session_of(reply.value, reply.dialect)
                 if len(reply.result) <= _CACHED_BYTES:
-                    return _known_session(reply.result)
-                return _session(reply.result)
+                    return _known_session(reply.result, reply.dialect)
+                return _session(reply.result, reply.dialect)
             case "list":
-                return _listed(parse_json(reply.result) if reply.value is None else reply.value)
+                value = parse_json(reply.result) if reply.value is None else reply.value
+                return _listed(value, reply.dialect)
     except (ValueError, RecursionError) as error:
         shown = reply.result[:60].decode("utf-8", "backslashreplace") or str(reply.value)[:60]
         return StrangeResult(f"{shown!r}, which is not understood: {error}")
@@ -335,7 +337,7 @@ def understand(call: str, reply: Reply, root: str) -> CallOutcome:
 
 def _without(root: str, text: str) -> str:
     """A text as it would be in any other temporary directory."""
-    return text.replace(f"{root}/", "").replace(root, "the root")
+    return text.replace(f"{root}/", "").replace(root, "the root") if root else text
 
 
 class _Session(msgspec.Struct, frozen=True):
@@ -347,7 +349,7 @@ class _Session(msgspec.Struct, frozen=True):
 _decode_session: Final = msgspec.json.Decoder(_Session).decode
 
 
-def _session(text: bytes) -> CallOutcome:
+def _session(text: bytes, dialect: Dialect) -> CallOutcome:
     result = _decode_session(text)
     # All events at once, where the text is as torntail itself would write it.
     events = parse_block(b"\n".join(map(bytes, result.events))) if result.events else []
@@ -359,7 +361,7 @@ def _session(text: bytes) -> CallOutcome:
             header = parse_header(bytes(result.header))
         except MalformedRecord as error:
             raise ValueError(f"its header: {error.reason}") from None
-    return Returned(session=LoadedSession(header, tuple(events), _facts(result.repair)))
+    return _returned(header, events, result.repair, dialect)
 
 
 # Equal answers are one value: after a crash most of them are.
@@ -373,13 +375,25 @@ def _event(index: int, text: bytes) -> SessionEvent:
         raise ValueError(f"event {index}: {error.reason}") from None
 
 
+def _returned(
+    header: SessionHeader | None,
+    events: Iterable[SessionEvent],
+    repair: WireRepair | None,
+    dialect: Dialect,
+) -> CallOutcome:
+    if dialect.wraps:
+        header = None if header is None else dialect.heard_header(header)
+        events = map(dialect.heard, events)
+    return Returned(session=LoadedSession(header, tuple(events), _facts(repair)))
+
+
 def _facts(repair: WireRepair | None) -> RepairFacts | None:
     if repair is None:
         return None
     return RepairFacts(**msgspec.structs.asdict(repair))
 
 
-def _session_of(value: Any) -> CallOutcome:
+def _session_of(value: Any, dialect: Dialect) -> CallOutcome:
     """As `_session`, of a result that the fast parser could not read."""
     if not isinstance(value, dict) or not isinstance(value.get("events"), list):
         raise ValueError("it is no object with events")
@@ -387,20 +401,20 @@ def _session_of(value: Any) -> CallOutcome:
     header = value.get("header")
     repair = msgspec.convert(value.get("repair"), WireRepair | None)
     known = None if header is None else SessionHeader.from_json(header)
-    return Returned(session=LoadedSession(known, events, _facts(repair)))
+    return _returned(known, events, repair, dialect)
 
 
-def _listed(value: Any) -> CallOutcome:
+def _listed(value: Any, dialect: Dialect) -> CallOutcome:
     if not isinstance(value, dict) or not isinstance(value.get("sessions"), list):
         raise ValueError("it is no object with sessions")
-    return Returned(entries=tuple(map(_entry, value["sessions"])))
+    return Returned(entries=tuple(_entry(entry, dialect) for entry in value["sessions"]))
 
 
-def _entry(entry: Any) -> ListedSession:
+def _entry(entry: Any, dialect: Dialect) -> ListedSession:
     if not isinstance(entry, dict) or not isinstance(entry.get("session"), str):
         raise ValueError(f"an entry without session: {str(entry)[:60]}")
     error, header = entry.get("error"), entry.get("header")
     if error is not None and error not in ERROR_KINDS:
         raise ValueError(f"an entry with the error {error!r:.40}, which is no kind")
-    known = None if header is None else SessionHeader.from_json(header)
+    known = None if header is None else dialect.heard_header(SessionHeader.from_json(header))
     return ListedSession(entry["session"], known, error)

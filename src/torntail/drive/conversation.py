@@ -28,7 +28,9 @@ from torntail.drive.protocol import (
     encode_request,
 )
 from torntail.judge.history import Hung, Refused, StrangeResult
+from torntail.session import SessionHeader
 from torntail.session.codec import MAXIMUM_DEPTH, parse_json
+from torntail.session.dialects import DIALECTS, TORNTAIL, Dialect
 
 __all__ = [
     "BreakOutcome",
@@ -62,12 +64,13 @@ class Reply(NamedTuple):
     """An answer: its error, or its result as JSON text.
 
     Of a result that the fast parser cannot read, which knows no lone surrogates, `value` is what
-    the strict one made of it.
+    the strict one made of it. The events in it are of the `dialect`.
     """
 
     result: bytes | None = None
     error: WireError | None = None
     value: Any = None
+    dialect: Dialect = TORNTAIL
 
 
 class Conversation:
@@ -77,6 +80,7 @@ class Conversation:
         self.lines = lines
         self._number = 0
         self.broken: BreakOutcome | None = None
+        self.dialect = TORNTAIL
 
     @property
     def next_number(self) -> int:
@@ -102,7 +106,7 @@ class Conversation:
             raise Broken(gone(self.broken))
         first = self._number
         text = b"".join(
-            encode_request(call, first + index, **fields)
+            encode_request(call, first + index, **self._spoken(fields))
             for index, (call, fields) in enumerate(requests)
         )
         self._number += len(requests)
@@ -127,7 +131,18 @@ class Conversation:
                         )
                     )
                 answers[answered] = reply
-            yield answers[number]
+            yield answers[number]._replace(dialect=self.dialect)
+
+    def _spoken(self, fields: dict[str, Any]) -> dict[str, Any]:
+        """The fields of a request in the dialect of the driver."""
+        if not self.dialect.wraps:
+            return fields
+        spoken = dict(fields)
+        if isinstance(fields.get("header"), SessionHeader):
+            spoken["header"] = self.dialect.spoken_header(fields["header"])
+        if "events" in fields:
+            spoken["events"] = [self.dialect.spoken(event) for event in fields["events"]]
+        return spoken
 
     def _answer(self, call: str, seconds: float) -> tuple[int, Reply]:
         try:
@@ -218,7 +233,10 @@ def gone(outcome: BreakOutcome) -> Refused:
 
 
 def greeting(conversation: Conversation, seconds: float) -> HelloResult:
-    """The answer to hello; raises `DriverError` if it is none, `Broken` as any call."""
+    """The answer to hello, whose dialect is spoken from then on.
+
+    Raises `DriverError` if it is none, `Broken` as any call.
+    """
     reply = conversation.ask("hello", seconds, protocol=PROTOCOL)
     if reply.error is not None:
         raise DriverError(f"the driver refuses hello ({reply.error.kind}): {reply.error.message}")
@@ -229,6 +247,7 @@ def greeting(conversation: Conversation, seconds: float) -> HelloResult:
         raise DriverError(f"the driver's answer to hello is not understood: {error}") from None
     if hello.protocol != PROTOCOL:
         raise DriverError(f"the driver speaks protocol {hello.protocol}, not {PROTOCOL}")
+    conversation.dialect = DIALECTS[hello.dialect]
     return hello
 
 

@@ -70,8 +70,8 @@ ErrorKind = Literal[
 
 ERROR_KINDS: Final = frozenset(get_args(ErrorKind))
 
-Dialect = Literal["torntail", "dsh-s", "dsh-rc8"]
-"""Whose event shapes and closers the store speaks."""
+Dialect = Literal["torntail", "dsh-s", "dsh-rc1", "dsh-rc8"]
+"""Whose event shapes and closers the store speaks (`session.dialects`)."""
 
 _Id = Annotated[int, msgspec.Meta(ge=0)]
 

@@ -1,4 +1,5 @@
-"""What TARGET names: a built-in store, `sqlite:settings`, `module:factory`, or `exec:command`.
+"""What TARGET names: a built-in store, `sqlite:settings`, a published package of another project
+(`dsh`), `module:factory`, or `exec:command`.
 
 Decides how a factory or a driver is found, what it claims, and that it can be called and returns a
 store; every failure is a `TargetError` with one line that says what to change. Does not decide
@@ -13,7 +14,7 @@ import inspect
 import os
 import shlex
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal, cast
 
@@ -21,6 +22,7 @@ import msgspec
 
 from torntail.drive.child_store import ChildStore, Driver
 from torntail.drive.conversation import DriverError
+from torntail.drive.dsh import DSH, NotInstalled, driver_command
 from torntail.drive.exits import install
 from torntail.drive.inline_store import InlineStore
 from torntail.drive.python_store import KINDS, PythonStore
@@ -77,7 +79,7 @@ class Target(msgspec.Struct, frozen=True):
     @property
     def arguments(self) -> tuple[str, ...]:
         """How a command line names it."""
-        if self.driver is not None:
+        if self.name.startswith(EXEC):
             return "--exec", self.name.removeprefix(EXEC)
         return (self.name,)
 
@@ -109,6 +111,8 @@ def target_of(
         factory, title = name, _title(name)
     elif name in BUILT_IN or name.startswith(f"{SQLITE}:"):
         return _built_in(name, capabilities, durability)
+    elif name.partition(":")[0] in DSH:
+        return _package(name, capabilities, durability)
     elif name.startswith(EXEC):
         return _command(name, capabilities, durability)
     else:
@@ -172,13 +176,28 @@ def _command(name: str, capabilities: Capabilities | None, durability: Durabilit
         raise TargetError(f"{name!r} is no command: {error}") from None
     if not command:
         raise TargetError("--exec needs a command, as in --exec 'node driver.mjs'")
+    return _driven(name, command, capabilities, durability)
+
+
+def _package(name: str, capabilities: Capabilities | None, durability: Durability | None) -> Target:
+    try:
+        command = driver_command(name)
+    except (NotInstalled, ValueError) as error:
+        raise TargetError(f"TARGET {name}: {error}") from None
+    return _driven(name, command, capabilities, durability)
+
+
+def _driven(
+    name: str,
+    command: Sequence[str],
+    capabilities: Capabilities | None,
+    durability: Durability | None,
+) -> Target:
     driver = Driver(command)
     try:
         hello = driver.hello
     except DriverError as error:
         raise TargetError(f"{error}; torntail driver check --exec … tells more") from None
-    if hello.dialect != "torntail":
-        raise TargetError(f"the dialect {hello.dialect!r} is not spoken yet")
     claimed = capabilities if capabilities is not None else hello.capabilities
     if durability is not None:
         claimed = msgspec.structs.replace(claimed, durability=durability)
@@ -200,11 +219,11 @@ def _import(name: str) -> Factory:
     if module_name.endswith(".py") or "/" in module_name:
         raise TargetError(f"TARGET {name!r} names a file: {_advice(module_name, attribute)}")
     if not colon or not module_name or not attribute:
-        near = difflib.get_close_matches(name.lower(), BUILT_IN, n=1)
+        near = difflib.get_close_matches(name.lower(), [*BUILT_IN, *DSH], n=1)
         if near:
             raise TargetError(f"there is no store {name!r}; did you mean {near[0]}?")
         raise TargetError(
-            f"TARGET {name!r} is neither one of {', '.join(BUILT_IN)} nor of the form "
+            f"TARGET {name!r} is neither one of {', '.join([*BUILT_IN, *DSH])} nor of the form "
             "module:factory; a factory takes a directory (pathlib.Path) and returns a store"
         )
     # As `python -m` does: a module beside the caller can be named without being installed.
