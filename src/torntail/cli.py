@@ -1,7 +1,8 @@
 """The command `torntail`: it reads what was asked for, calls the library, prints, and exits.
 
 Decides options and exit codes: 0 pass, 1 violated, 2 usage or configuration, 3 unknown, 4 broken
-baseline, 70 internal error, 130 interrupted, 143 terminated. Decides nothing about stores.
+baseline, 70 internal error, 130 interrupted, 141 nobody reads any more, 143 terminated. Decides
+nothing about stores.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from torntail import __version__
 from torntail.cli_driver import driver_command
 from torntail.cli_files import inspect_command, repair_command
 from torntail.cli_fuzz import fuzz_command
+from torntail.cli_output import nobody_reads, stores_may_print
 from torntail.cli_runs import save_findings
 from torntail.cli_scenarios import SCENARIO_COMMANDS
 from torntail.cli_seconds import Seconds
@@ -40,7 +42,7 @@ from torntail.report.terminal import LiveProgress, print_certificate, print_inte
 __all__ = ["main"]
 
 USAGE, INTERNAL = 2, 70
-_INTERRUPTED, _TERMINATED = 130, 143
+_INTERRUPTED, _BROKEN_PIPE, _TERMINATED = 130, 141, 143
 _ISSUES = "the project's issue tracker"
 
 
@@ -84,7 +86,12 @@ class _Group(click.Group):
     def _invoke(self, context: click.Context) -> Any:
         try:
             with _terminated_in_order():
-                return super().invoke(context)
+                try:
+                    return super().invoke(context)
+                finally:
+                    # Here, where it is told if nobody reads it, and not by the interpreter's end.
+                    if sys.stdout is not None:
+                        sys.stdout.flush()
         except (click.ClickException, click.exceptions.Exit, click.Abort):
             raise
         except _Terminated:
@@ -94,9 +101,9 @@ class _Group(click.Group):
             click.echo("torntail: interrupted", err=True)
             sys.exit(_INTERRUPTED)
         except BrokenPipeError:
-            # Whoever read our output has gone; there is nobody to tell.
-            sys.stderr.close()
-            sys.exit(INTERNAL)
+            # Whoever read our output has gone, `head` say; there is nobody to tell.
+            nobody_reads()
+            sys.exit(_BROKEN_PIPE)
         except Exception as error:
             if context.params.get("traceback"):
                 raise
@@ -242,8 +249,8 @@ def certify_command(
         _fail(f"--json {json_path}: there is no directory {json_path.absolute().parent}")
     began = time.monotonic()
     try:
-        resolved = target_of(target_name(target, command), durability=durability)
-        with LiveProgress() as progress:
+        with stores_may_print(), LiveProgress() as progress:
+            resolved = target_of(target_name(target, command), durability=durability)
             certificate = certify(
                 resolved,
                 level=level,

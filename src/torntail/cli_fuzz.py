@@ -23,6 +23,7 @@ from typing import Any, Final, NoReturn
 import click
 import msgspec
 
+from torntail.cli_output import stores_may_print
 from torntail.cli_seconds import Seconds
 from torntail.drive.onlooker import HarnessError
 from torntail.drive.target import Target, TargetError, target_of
@@ -129,8 +130,12 @@ def fuzz_command(
     try:
         number = seed_of(seed) if seed is not None else int.from_bytes(os.urandom(4), "big")
         part = _shard(shard)
-        resolved = target_of(target, durability=durability)
-        with _terminable(), FuzzProgress(max_time, max_examples) as progress:
+        with (
+            stores_may_print(),
+            _terminable(),
+            FuzzProgress(max_time, max_examples) as progress,
+        ):
+            resolved = target_of(target, durability=durability)
             result = fuzz(
                 resolved,
                 seed=number,

@@ -12,6 +12,7 @@ from typing import Any, Final, NoReturn
 
 import click
 
+from torntail.cli_output import stores_may_print
 from torntail.drive.target import TargetError, target_of
 from torntail.judge.history import Append
 from torntail.judge.verdict import Certificate
@@ -131,7 +132,8 @@ Examples:
 def recheck_command(run: Path, store: str | None) -> None:
     """Runs `scenarios.recheck`; see `_RECHECK_HELP`."""
     try:
-        claims = None if store is None else target_of(store).capabilities
+        with stores_may_print():
+            claims = None if store is None else target_of(store).capabilities
         rechecked = recheck(run, claims)
     except (NoRun, TargetError) as error:
         fail(str(error))

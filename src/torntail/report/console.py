@@ -17,9 +17,15 @@ _ENDLESS: Final = 100_000
 """A width that no line has."""
 
 
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """Leaves it to the command what becomes of it; rich would end the process with 1."""
+        raise  # noqa: PLE0704 - rich calls this where it has caught the error.
+
+
 def result_console(*, stderr: bool = False) -> Console:
     """A console for results, which shows text as it is."""
-    console = Console(stderr=stderr, highlight=False, emoji=False, markup=False)
+    console = _Console(stderr=stderr, highlight=False, emoji=False, markup=False)
     # Not `is_terminal`, which FORCE_COLOR sets, too.
     if not console.file.isatty():
         console.width = _ENDLESS
