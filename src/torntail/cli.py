@@ -32,9 +32,10 @@ from torntail.drive.onlooker import HarnessError
 from torntail.drive.target import EXEC, TargetError, target_of
 from torntail.explore.campaign import Interrupted, certify
 from torntail.explore.plans import UnknownPlanError
-from torntail.explore.room import NoRoom
+from torntail.explore.room import NoRoom, no_room_in
 from torntail.judge.clauses import GROUPS, UnknownClauseError, clause, clauses_in_group
 from torntail.judge.obligations import OBLIGATIONS
+from torntail.record.scratch import ScratchFull
 from torntail.report.certificate_json import certificate_text, read_certificate, write_certificate
 from torntail.report.inspection import printable
 from torntail.report.terminal import LiveProgress, print_certificate, print_interrupted
@@ -104,6 +105,10 @@ class _Group(click.Group):
             # Whoever read our output has gone, `head` say; there is nobody to tell.
             nobody_reads()
             sys.exit(_BROKEN_PIPE)
+        except (NoRoom, ScratchFull) as error:
+            full = error if isinstance(error, NoRoom) else no_room_in(error.path)
+            click.echo(f"torntail: {printable(str(full), 2000)}", err=True)
+            sys.exit(full.exit_code)
         except Exception as error:
             if context.params.get("traceback"):
                 raise
@@ -269,8 +274,10 @@ def certify_command(
         print_interrupted(interrupt.certificate, time.monotonic() - began, stderr=to_stdout)
         # The group says what it was, and ends with its exit code.
         raise (interrupt.__cause__ or interrupt) from None
-    except (TargetError, UnknownClauseError, UnknownPlanError, NoRoom) as error:
+    except (TargetError, UnknownClauseError, UnknownPlanError) as error:
         _fail(str(error))
+    except NoRoom:
+        raise  # As of every command.
     except HarnessError as error:
         click.echo(f"torntail: {printable(str(error))} (report it to {_ISSUES})", err=True)
         sys.exit(INTERNAL)

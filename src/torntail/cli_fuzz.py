@@ -28,18 +28,26 @@ from torntail.cli_seconds import Seconds
 from torntail.drive.onlooker import HarnessError
 from torntail.drive.target import Target, TargetError, target_of
 from torntail.explore.crash_calls import CrashCalls
-from torntail.explore.fuzz import NotSaved, Terminated, fuzz
+from torntail.explore.fuzz import HANG_SECONDS, NotSaved, Terminated, fuzz
 from torntail.explore.fuzz_files import CannotWrite
 from torntail.explore.fuzz_finding import FuzzFinding
 from torntail.explore.fuzz_result import FuzzResult
 from torntail.explore.fuzz_seed import BadSeed, seed_of
 from torntail.explore.room import NoRoom, scratch_base
 from torntail.explore.witness import keep_history
-from torntail.judge.history import Inspect, ListSessions, Observation, Returned
+from torntail.judge.history import (
+    Append,
+    Inspect,
+    ListSessions,
+    Load,
+    Observation,
+    Returned,
+)
 from torntail.record.scratch import Scratch
 from torntail.record.slots import Slot
 from torntail.report.fuzz import FuzzProgress, print_fuzz
 from torntail.report.inspection import printable
+from torntail.scenarios.batch import FileResult, replay_files
 from torntail.scenarios.crash_replay import NotLanded
 from torntail.scenarios.files import ScenarioError, load_scenario, place_of, save_scenario
 from torntail.scenarios.format import CrashFault, Fault, Scenario
@@ -50,6 +58,7 @@ from torntail.scenarios.from_finding import (
     scenario_of_witness,
 )
 from torntail.scenarios.story import finding_story
+from torntail.scenarios.worker import ReplayOrder
 
 __all__ = ["fuzz_command"]
 
@@ -57,6 +66,9 @@ _USAGE: Final = 2
 _INTERNAL: Final = 70
 _RUNS: Final = Path(".torntail") / "runs"
 _CORPUS: Final = Path(".torntail") / "corpus"
+
+_REPLAYING_SECONDS: Final = 60.0
+"""How long what was saved is replayed at most, after the run."""
 
 
 @click.command(
@@ -151,8 +163,11 @@ def fuzz_command(
                 save=None if no_save else _Saver(save_to),
                 progress=progress,
             )
-    except (TargetError, BadSeed, CannotWrite, NoRoom) as error:
+            _replay_saved(result)
+    except (TargetError, BadSeed, CannotWrite) as error:
         _fail(str(error))
+    except NoRoom:
+        raise  # As of every command.
     except HarnessError as error:
         click.echo(f"torntail: {printable(str(error))}", err=True)
         sys.exit(_INTERNAL)
@@ -191,6 +206,48 @@ def _terminable() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+def _replay_saved(result: FuzzResult) -> None:
+    """Notes of each finding whose scenario does not show it again, each tried once."""
+    saved = [kept for kept in result.findings if kept.scenario is not None]
+    if not saved:
+        return
+    if result.interrupted is not None:
+        for kept in saved:
+            kept.doubt = "the scenario was not replayed, since the run was interrupted"
+        return
+    order = ReplayOrder(
+        paths=tuple(str(kept.scenario) for kept in saved),
+        target=result.target.name,
+        call_timeout=HANG_SECONDS,
+    )
+    for kept in saved:
+        kept.doubt = "the scenario was not replayed to its end"
+    waiting = iter(saved)
+
+    def replayed(found: FileResult) -> None:
+        kept = next(waiting)
+        kept.doubt = _doubt(kept.finding.clause, found)
+
+    try:
+        replay_files(order, seconds=_REPLAYING_SECONDS, done=replayed)
+    except KeyboardInterrupt as error:
+        result.interrupted = 143 if isinstance(error, Terminated) else 130
+
+
+def _doubt(clause: str, found: FileResult) -> str:
+    """Why a saved scenario is not known to show its finding; empty where it was seen to."""
+    replay = found.replay
+    if replay is None:
+        return f"the scenario cannot be replayed: {found.error}"
+    shown = list(dict.fromkeys(one.clause for one in replay.findings))
+    if clause in shown:
+        return ""
+    if shown:
+        return f"the scenario does not show it again when replayed: it shows {', '.join(shown)}"
+    why = replay.reason or "the store kept what is expected"
+    return f"the scenario does not show it again when replayed: {why}"
 
 
 class _Saver:
@@ -239,7 +296,9 @@ def _scenario(finding: FuzzFinding, target: Target) -> Scenario:
             )
             keep_history(witness, history, finding.sentence)
             scenario = scenario_of_witness(witness, target, CrashCalls(target, slot))
-    return msgspec.structs.replace(scenario, faults=_faults(finding))
+    faults = _faults(finding)
+    kind = "repair" if len(faults) > 1 else scenario.kind
+    return msgspec.structs.replace(scenario, faults=faults, kind=kind)
 
 
 def _without_looks(finding: FuzzFinding) -> FuzzFinding:
@@ -263,11 +322,25 @@ def _without_looks(finding: FuzzFinding) -> FuzzFinding:
 
 
 def _faults(finding: FuzzFinding) -> tuple[Fault, ...]:
+    """What strikes where no crash is known to the byte: every crash of the model in the last call.
+
+    Each further crash of a chain strikes the load of the finding's session.
+    """
     if finding.fault is not None:
         return (finding.fault,)
     last = len(finding.operations) - 1
     if finding.crash is not None:
-        return (CrashFault(during=last, model=finding.crash.chain[0].model),)
+        load = Load(session=finding.crash.session or _session_of(finding))
+        first, *others = finding.crash.chain
+        return (
+            CrashFault(during=last, model=first.model),
+            *(CrashFault(during=0, model=one.model, recovery=(load,)) for one in others),
+        )
     if finding.kind == "lost" and finding.clause == "CR-3":
         return (CrashFault(during=last, model="kill"),)
     return ()
+
+
+def _session_of(finding: FuzzFinding) -> str:
+    """The first session that is written to."""
+    return next((one.session for one in finding.operations if isinstance(one, Append)), "")
