@@ -83,6 +83,14 @@ def test_what_is_no_store_is_refused_at_once(factory: object, told: str) -> None
         contract_suite(factory)  # type: ignore[arg-type]
 
 
+def test_a_factory_that_needs_more_is_refused_without_a_further_traceback() -> None:
+    with pytest.raises(TargetError) as caught:
+        contract_suite(lambda root, more: None)
+    assert caught.value.__cause__ is None
+    assert caught.value.__suppress_context__
+    assert len(str(caught.value).splitlines()) == 1
+
+
 def test_a_clause_that_is_none_is_refused_at_once() -> None:
     factory = reading.empty_batch_for_an_unknown_id_fails
     with pytest.raises(UnknownClauseError, match="did you mean RW-"):

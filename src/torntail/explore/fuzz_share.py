@@ -253,6 +253,9 @@ def fuzz_share(
     `interesting` gets plans that reached something new, `tick` the state after each call and
     moment, `note` what a person should know.
     """
+    if lacks_room(bench.live_slot.path, ""):
+        # Stores would refuse what is asked of them, and nothing would come of it.
+        bench.harness_errors.append(str(no_room_in(bench.live_slot.path)))
     with _nothing_kept_by_hypothesis():
         report = _Share(bench, share, found, interesting, tick, note).run()
     return msgspec.structs.replace(report, done=True)

@@ -150,7 +150,10 @@ class Replayer:
         result = self._replay(scenario)
         if any(isinstance(fault, IoFault) for fault in scenario.faults):
             return result  # Its disk says that it is full.
-        if any(lacks_room(self.scratch, one.sentence) for one in result.findings):
+        told = [one.sentence for one in result.findings]
+        if result.status == "unknown":
+            told.append(result.reason)
+        if any(lacks_room(self.scratch, text) for text in told):
             raise no_room_in(self.scratch)
         return result
 
