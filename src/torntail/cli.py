@@ -148,7 +148,7 @@ def main(traceback: bool) -> None:
     "  torntail certify --exec 'node drivers/node/example.mjs' --level power\n"
     "  torntail certify mypackage.store:open_store --accept 'DM-2=no copies yet'\n"
     "\b\nExit codes: 0 pass, 1 violated, 2 usage, 3 unknown, 4 broken baseline,\n"
-    "130 interrupted, 141 nobody reads the output, 143 terminated, 70 internal error.",
+    "130 interrupted, 141 nobody reads, 143 terminated, 70 internal error.",
 )
 @click.argument("target", metavar="TARGET", required=False)
 @click.option(

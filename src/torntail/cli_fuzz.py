@@ -78,7 +78,7 @@ _REPLAYING_SECONDS: Final = 60.0
     "  torntail fuzz mypackage.store:open_store --stop-at-first\n"
     "  torntail fuzz mypackage.store:open_store --seed $COMMIT --shard 2/4\n"
     "\b\nExit codes: 0 no finding, 1 findings, 2 usage, 3 unknown, 4 broken baseline,\n"
-    "130 interrupted, 141 nobody reads the output, 143 terminated, 70 internal error.",
+    "130 interrupted, 141 nobody reads, 143 terminated, 70 internal error.",
 )
 @click.argument("target", metavar="TARGET")
 @click.option("--seed", metavar="SEED", help="An integer or a commit hash; default is a new one.")

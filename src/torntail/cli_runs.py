@@ -96,7 +96,7 @@ def shrink_command(path: Path, output: Path | None, store: str | None) -> None:
 
 
 def _other_store(scenario: Scenario, path: Path, store: str | None) -> str:
-    """The command that shrinks it on the store on which its finding was seen, if that is another."""
+    """The command that shrinks it on the store of its finding, if that is another."""
     recorded = "" if scenario.finding is None else scenario.finding.store
     if not recorded or recorded == (store or scenario.store):
         return ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from pathlib import Path
 
 import pytest
 
@@ -83,9 +84,13 @@ def test_what_is_no_store_is_refused_at_once(factory: object, told: str) -> None
         contract_suite(factory)  # type: ignore[arg-type]
 
 
+def _needs_more(root: Path, more: str) -> None:
+    """No factory."""
+
+
 def test_a_factory_that_needs_more_is_refused_without_a_further_traceback() -> None:
     with pytest.raises(TargetError) as caught:
-        contract_suite(lambda root, more: None)
+        contract_suite(_needs_more)  # type: ignore[arg-type]
     assert caught.value.__cause__ is None
     assert caught.value.__suppress_context__
     assert len(str(caught.value).splitlines()) == 1

@@ -24,7 +24,7 @@ _ENDLESS: Final = 100_000
 class _Console(Console):
     def on_broken_pipe(self) -> None:
         """Leaves it to the command what becomes of it; rich would end the process with 1."""
-        raise  # noqa: PLE0704 - rich calls this where it has caught the error.
+        raise  # What rich has caught where it calls this.
 
 
 def result_console(*, stderr: bool = False) -> Console:
