@@ -20,6 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 from torntail import __version__
+from torntail.cli_output import stores_may_print
 from torntail.cli_runs import fail, recheck_command, shrink_command
 from torntail.cli_seconds import Seconds
 from torntail.drive.target import TargetError, target_of
@@ -146,7 +147,8 @@ def replay_command(
     files = _found(paths)
     if store is not None:
         try:
-            target_of(store, durability=durability)
+            with stores_may_print():
+                target_of(store, durability=durability)
         except TargetError as error:
             fail(str(error))
     order = ReplayOrder(

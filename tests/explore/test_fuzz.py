@@ -74,6 +74,12 @@ def test_what_takes_no_crash_is_found_as_well(target: str, kind: str, clause: st
     assert tuple(one.operation for one in finding.history) == finding.operations
 
 
+def test_equal_neighbours_are_drawn() -> None:
+    target = "tests.zoo.subtle:drops_what_it_has_just_read"
+    result = fuzz(target, seed=1, max_examples=25, workers=0, level="none", stop_at_first=True)
+    assert [kept.finding.clause for kept in result.findings] == ["RW-1"]
+
+
 def test_an_error_of_the_disk_that_is_swallowed_is_found() -> None:
     target = "tests.zoo.io_errors:swallows_a_write_error"
     result = fuzzed(target, examples=25, stop_at_first=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from pathlib import Path
 
 import pytest
 
@@ -81,6 +82,18 @@ def test_only_leaves_the_other_tests_out() -> None:
 def test_what_is_no_store_is_refused_at_once(factory: object, told: str) -> None:
     with pytest.raises(TargetError, match=told.replace("?", r"\?")):
         contract_suite(factory)  # type: ignore[arg-type]
+
+
+def _needs_more(root: Path, more: str) -> None:
+    """No factory."""
+
+
+def test_a_factory_that_needs_more_is_refused_without_a_further_traceback() -> None:
+    with pytest.raises(TargetError) as caught:
+        contract_suite(_needs_more)  # type: ignore[arg-type]
+    assert caught.value.__cause__ is None
+    assert caught.value.__suppress_context__
+    assert len(str(caught.value).splitlines()) == 1
 
 
 def test_a_clause_that_is_none_is_refused_at_once() -> None:
