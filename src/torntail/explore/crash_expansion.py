@@ -155,7 +155,7 @@ class Expansion:
             headers = {
                 session: header
                 for session, header in self.headers.items()
-                if session in answers and search.goes_on(session, answers[session], key)
+                if session in answers and search.goes_on(session, answers[session])
             }
             followed = search.followed[key] = search.calls.follow(answers, headers)
             self._plan_nesting(image, left.crash, place, answers, repaired=recovered is not None)

@@ -8,6 +8,7 @@ judged once by each debt.
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -96,7 +97,7 @@ class PlanSearch:
     followed: dict[int, Followed] = field(default_factory=dict)
     _answers: dict[tuple[object, ...], list[Answer]] = field(default_factory=dict)
     _one_of: dict[tuple[int, ...], Recovery] = field(default_factory=dict)
-    _gone_on_with: set[tuple[str, int]] = field(default_factory=set)
+    _met: Counter[tuple[str, int]] = field(default_factory=Counter)
 
     def left(self) -> int:
         """How many distinct images may still be loaded."""
@@ -119,17 +120,16 @@ class PlanSearch:
         near.append(first)
         return first
 
-    def goes_on(self, session: str, answer: Answer, key: int) -> bool:
-        """Whether a session is gone on with on the disk of that hash, where `one` gave `answer`.
+    def goes_on(self, session: str, answer: Answer) -> bool:
+        """Whether a session is gone on with on one more disk where `one` gave `answer`.
 
         In a small plan it always is. In a large one, most of whose disks differ in another session,
         it is where the answer is new, and on a spread of the other disks: a store may give equal
         answers of unequal files.
         """
-        new = (session, id(answer)) not in self._gone_on_with
-        self._gone_on_with.add((session, id(answer)))
-        small = len(self.plan.operations) <= _SMALL_PLAN_OPERATIONS
-        return new or small or key % _SPREAD_DISKS == 0
+        met = self._met[session, id(answer)]
+        self._met[session, id(answer)] += 1
+        return len(self.plan.operations) <= _SMALL_PLAN_OPERATIONS or met % _SPREAD_DISKS == 0
 
     def recovery(self, loads: Mapping[str, Answer], key: int, followed: Followed) -> Recovery:
         """The recovery that these answers make with what became of the disk they left.
