@@ -30,6 +30,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
+from tests.runtime.stores import HastyStore
 from torntail.runtime import WritePolicy, resume, start
 from torntail.runtime.agent import Agent, ToolCall
 from torntail.runtime.live_session import Session
@@ -45,6 +46,7 @@ STORES: dict[str, Callable[[Path], Any]] = {
     "jsonl": JsonlStore,
     "sqlite": lambda root: SqliteStore(root / "sessions.db"),
 }
+BROKEN_STORES: dict[str, Callable[[Path], Any]] = {"hasty": HastyStore}
 
 OPERATIONS = ("write", "fsync", "ftruncate", "link", "unlink", "mkdir")
 
@@ -91,13 +93,18 @@ def die() -> None:
 
 
 class Talker:
-    """A model that asks for three tools, and then says what it makes of them."""
+    """A model that asks for some tools at once, and then says what it makes of them."""
+
+    def __init__(self, tools: int = 3) -> None:
+        self._tools = tools
 
     async def stream(self, messages: list[Any]) -> AsyncIterator[dict[str, Any]]:
         said = sum(message["role"] == "assistant" for message in messages)
         content: list[Any] = [words.text(f"This is what I say, for the {said}th time.")]
         if said % 2 == 0:
-            content += [words.tool_call_block(f"call-{said}-{n}", "look") for n in range(3)]
+            content += [
+                words.tool_call_block(f"call-{said}-{n}", "look") for n in range(self._tools)
+            ]
         for chunk in chunks_of(content):
             yield chunk
             await asyncio.sleep(0)
@@ -112,7 +119,7 @@ async def act(request: dict[str, Any], voice: Voice) -> None:
         voice.say(f"tool {call.id} end")
         return f"the answer to {call.id}"
 
-    with STORES[request["store"]](Path(request["root"])) as store:
+    with (STORES | BROKEN_STORES)[request["store"]](Path(request["root"])) as store:
         voice.say("opening")
         session = await _open(store, request["session"], policy)
         # The events of a resumed log, before the place that says so: all of them are stored.
@@ -121,7 +128,7 @@ async def act(request: dict[str, Any], voice: Voice) -> None:
             _write(_standard_output, f"event {event.type} 0 {line}\n".encode())
         voice.say(f"resumed {len(session)}")
         async with session:
-            agent = Agent(session, Talker(), {"look": look})
+            agent = Agent(session, Talker(request.get("tools", 3)), {"look": look})
             for _ in range(request["turns"]):
                 await agent.say(f"This is turn {session.turn + 1}.")
         voice.say("finished")

@@ -152,6 +152,19 @@ class Ledger:
         return events
 
 
+def go_on(agents: Agents, ledger: Ledger) -> list[SessionEvent]:
+    """Another agent resumes the session and runs it to the end of a turn."""
+    before = ledger.stored()
+    run = agents.run(ledger.root, store=ledger.store, turns=1)
+    assert (run.status, run.said[-1]) == (0, "finished")
+    ledger.take(run)
+    events = ledger.stored()
+    assert events[: len(before)] == before
+    assert (events[-1].type, events[-1].data["reason"]) == ("turn/end", {"kind": "completed"})
+    assert len(events) == ledger.saved
+    return events
+
+
 def synthetic(events: list[SessionEvent]) -> list[SessionEvent]:
     """The events that a repair made, but for a step/end, which looks like any other."""
     return [

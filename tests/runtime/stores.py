@@ -1,4 +1,4 @@
-"""Stores for the tests of the live layer: one that is asynchronous, one whose files say no."""
+"""Stores for the tests of the live layer: one that is asynchronous, one that is broken."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 from torntail.session import SessionEvent, SessionHeader
 from torntail.stores.contract import LoadResult
+from torntail.stores.jsonl import JsonlStore
 from torntail.stores.memory import MemoryStore
 
 
@@ -41,3 +42,22 @@ class AsyncStore:
     async def reopen(self, session_id: str) -> int:
         await self._turn_of_the_loop()
         return self.inner.reopen(session_id)
+
+
+class HastyStore(JsonlStore):
+    """Broken: acknowledges events before it writes them, which it does at the next call."""
+
+    _waiting: tuple[str, list[SessionEvent]] | None = None
+
+    def _catch_up(self) -> None:
+        waiting, self._waiting = self._waiting, None
+        if waiting is not None:
+            super().append(*waiting)
+
+    def append(self, session_id: str, events: Iterable[SessionEvent]) -> None:
+        self._catch_up()
+        self._waiting = (session_id, list(events))
+
+    def close(self) -> None:
+        self._catch_up()
+        super().close()

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from tests.runtime.child import STORES
-from tests.runtime.kills import KILLED, Agents, Ledger, synthetic
-from torntail.session import SessionEvent
+from tests.runtime.kills import KILLED, Agents, Ledger, go_on, synthetic
 
 PLACES = [
     "opening",
@@ -45,19 +44,6 @@ PLACES = [
 def agents() -> Iterator[Agents]:
     with Agents() as agents:
         yield agents
-
-
-def go_on(agents: Agents, ledger: Ledger) -> list[SessionEvent]:
-    """Another agent resumes the session and runs it to the end of a turn."""
-    before = ledger.stored()
-    run = agents.run(ledger.root, store=ledger.store, turns=1)
-    assert (run.status, run.said[-1]) == (0, "finished")
-    ledger.take(run)
-    events = ledger.stored()
-    assert events[: len(before)] == before
-    assert (events[-1].type, events[-1].data["reason"]) == ("turn/end", {"kind": "completed"})
-    assert len(events) == ledger.saved
-    return events
 
 
 @pytest.mark.parametrize("store", STORES)

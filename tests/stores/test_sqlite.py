@@ -779,6 +779,45 @@ def test_what_is_no_database_stays_refused_beside_what_is_no_journal(path: Path)
     assert (path.read_bytes(), journal.read_bytes()) == (before, b"no journal")
 
 
+def test_a_database_whose_checkpoint_was_cut_is_read_with_its_log(path: Path) -> None:
+    whole = path.with_name("whole.db")
+    batches = [events("T"), events(" ".join(["T"] * 100))[len(events("T")) :]]
+    with SqliteStore(whole) as store:
+        store.create(HEADER)
+        store.append(ID, batches[0])
+    with SqliteStore(whole) as store:
+        store.append(ID, batches[1])
+        path.write_bytes(whole.read_bytes())
+        Path(f"{path}-wal").write_bytes(Path(f"{whole}-wal").read_bytes())
+    # The first page is moved, which says how many pages there are, and the process died.
+    with path.open("r+b") as file:
+        file.write(whole.read_bytes()[:4096])
+    for mode, readable in (("ro&immutable=1", False), ("ro", True)):
+        connection = sqlite3.connect(f"file:{path}?mode={mode}", uri=True)
+        try:
+            connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+            assert readable
+        except sqlite3.DatabaseError:
+            assert not readable
+        finally:
+            connection.close()
+    with SqliteStore(path) as store:
+        assert as_json(store.inspect(ID).events) == as_json([*batches[0], *batches[1]])
+        assert store.reopen(ID) == sum(map(len, batches))
+
+
+def test_what_is_no_database_stays_refused_beside_what_is_no_log(
+    path: Path, tmp_path: Path
+) -> None:
+    path.write_bytes(b"not a database, and longer than its header would be" * 4)
+    Path(f"{path}-wal").write_bytes(b"no log" * 1000)
+    before = snapshot(tmp_path)
+    for refusal in refused_everywhere(path, StorageFailed):
+        assert isinstance(refusal, StorageFailed)
+        assert refusal.operation == "open"
+    assert snapshot(tmp_path) == before
+
+
 def test_a_journal_mode_that_cannot_be_had_is_refused(path: Path) -> None:
     with SqliteStore(path) as first:
         first.create(HEADER)

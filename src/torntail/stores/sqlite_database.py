@@ -390,9 +390,10 @@ class Database:
     def _is_ours(self, status: os.stat_result) -> bool:
         """Whether the file may be ours, or is new (False), without changing a byte of it.
 
-        An immutable connection reads the main file only and takes no lock. Where that shows nothing
-        and a write-ahead log stands beside it, a read-only connection looks at both: it does not
-        move the log's content on closing, as others would. Beside a rollback journal nothing can be
+        An immutable connection reads the main file only and takes no lock. Where that shows
+        nothing, or damage, since a checkpoint may have been cut in its midst, and a write-ahead log
+        stands beside it, a read-only connection looks at both: it does not move the log's content
+        on closing, as others would. Beside a rollback journal nothing can be
         told before SQLite has rolled back, not even by a first page that a crash has torn: then
         True, and `identify` on the connection decides.
         """
@@ -403,7 +404,7 @@ class Database:
         except sqlite3.Error as error:
             if primary_code(error) not in _IN_PART:
                 raise
-            if not self._is_journaled():
+            if "-wal" not in beside and not self._is_journaled():
                 # Another process may have made the database while it was looked at without a lock.
                 now = self._status()
                 if now is None or _state(now) == _state(status):
