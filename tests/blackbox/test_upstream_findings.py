@@ -81,9 +81,7 @@ def test_a_finding_of_a_crash_has_a_command_that_shows_it_again() -> None:
     name = "dsh-jsonl:zstd"
     package(name)
     plan = "turn-by-turn"
-    found = certify(
-        name, level="power", only=["CR-3"], plan=plan, images=60, workers=0, runs=None
-    )
+    found = certify(name, level="power", only=["CR-3"], plan=plan, images=60, workers=0, runs=None)
     states = {result.clause: result.state for result in found.results}
     assert states["CR-3"] == "fail"
     words = shlex.split(found.findings[0].command)
