@@ -14,8 +14,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-typedef struct { const char *at; size_t length; } Text; /* A piece of a line, as it stands there. */
+#include "text.h"
 typedef struct { unsigned long long key; ino_t inode; } Met;
 typedef struct { long number; char root[4096]; int dead; Met met[64]; } Store;
 static Store stores[1024];
@@ -25,34 +24,6 @@ static const char *hello =
     "\"writers\":\"one-unchecked\",\"header\":false,\"creates\":\"implicit\",\"repairs\":\"none\",\"lists\":false,"
     "\"lazy\":false,\"inspects\":false,\"forks\":false}}";
 
-/* The end of the JSON value at p; *deepest, if wanted, becomes how many levels it has. */
-static const char *skip(const char *p, int *deepest) {
-    int level = 0, ignored = 0;
-    if (!deepest) deepest = &ignored;
-    do {
-        if (*p == '"') { for (p++; *p != '"'; p++) if (*p == '\\') p++; p++; }
-        else if (*p == '{' || *p == '[') { p++; if (++level > *deepest) *deepest = level; }
-        else if (*p == '}' || *p == ']') { p++; level--; }
-        else if (level) p++;
-        else while (*p && !strchr(",]}", *p)) p++;
-    } while (level);
-    return p;
-}
-static Text member(const char *object, const char *name) {
-    for (const char *p = object + 1; *p == '"';) {
-        const char *key = p + 1, *value = skip(p, NULL) + 1, *end = skip(value, NULL);
-        if (!strncmp(key, name, strlen(name)) && key[strlen(name)] == '"') return (Text){value, end - value};
-        p = end + (*end == ',');
-    }
-    return (Text){"null", 4};
-}
-static int number(Text text) { return strchr("-0123456789", *text.at) != NULL; }
-static int is(Text a, const char *b) { return a.length == strlen(b) && !memcmp(a.at, b, a.length); }
-static unsigned long long checksum(Text text) {
-    unsigned long long sum = 14695981039346656037u;
-    for (size_t at = 0; at < text.length; at++) sum = (sum ^ (unsigned char)text.at[at]) * 1099511628211u;
-    return sum;
-}
 static void fail(long id, const char *kind, const char *format, ...) {
     char text[512];
     va_list arguments;
@@ -85,9 +56,8 @@ static void load(long id, Store *store, int file) {
     int wrong = read_log(file, &content, &good) < 0, torn = good < (size_t)lseek(file, 0, SEEK_END);
     /* What cannot be cut off is left out all the same, and nothing is written behind it. */
     if (!wrong && torn && (ftruncate(file, good) || fsync(file))) store->dead = 1;
-    if (wrong) {
-        fail(id, "storage", "the log: %s", strerror(errno));
-    } else {
+    if (wrong) fail(id, "storage", "the log: %s", strerror(errno));
+    else {
         printf("{\"id\":%ld,\"result\":{\"header\":null,\"events\":[", id);
         for (char *line = content, *end; line < content + good; line = end + 1) {
             end = memchr(line, '\n', content + good - line);
@@ -150,21 +120,17 @@ int main(void) {
         Text call = member(line, "call"), session = member(line, "session"), root = member(line, "root");
         Text events = member(line, "events");
         Store *store = &stores[handle % 1024];
-        if (is(call, "\"hello\"")) {
-            printf("{\"id\":%ld,\"result\":%s}\n", id, hello);
-        } else if (is(call, "\"open\"")) {
+        if (is(call, "\"hello\"")) printf("{\"id\":%ld,\"result\":%s}\n", id, hello);
+        else if (is(call, "\"open\"")) {
             *store = (Store){.number = handle};
             snprintf(store->root, sizeof store->root, "%.*s", (int)root.length - 2, root.at + 1);
             done(id);
-        } else if (is(call, "\"close\"")) {
-            store->root[0] = 0, done(id);
-        } else if (store->number != handle || !store->root[0]) {
-            fail(id, "closed", "the store is closed");
-        } else if (is(events, "[]")) {
-            done(id);
-        } else if (session.length < 3 || session.length > 102) {
+        } else if (is(call, "\"close\"")) store->root[0] = 0, done(id);
+        else if (store->number != handle || !store->root[0]) fail(id, "closed", "the store is closed");
+        else if (is(events, "[]")) done(id);
+        else if (session.length < 3 || session.length > 102)
             fail(id, "other", "the id is empty or too long: %.80s", session.at);
-        } else {
+        else {
             int used = snprintf(path, sizeof path, "%s/", store->root);
             for (size_t at = 1; at < session.length - 1; at++) /* The id as hexadecimal digits is its name. */
                 used += sprintf(path + used, "%02x", (unsigned char)session.at[at]);

@@ -1,7 +1,8 @@
 """The command `torntail`: it reads what was asked for, calls the library, prints, and exits.
 
 Decides options and exit codes: 0 pass, 1 violated, 2 usage or configuration, 3 unknown, 4 broken
-baseline, 70 internal error, 130 interrupted, 143 terminated. Decides nothing about stores.
+baseline, 70 internal error, 130 interrupted, 141 nobody reads any more, 143 terminated. Decides
+nothing about stores.
 """
 
 from __future__ import annotations
@@ -23,15 +24,18 @@ from torntail import __version__
 from torntail.cli_driver import driver_command
 from torntail.cli_files import inspect_command, repair_command
 from torntail.cli_fuzz import fuzz_command
+from torntail.cli_output import nobody_reads, stores_may_print
 from torntail.cli_runs import save_findings
 from torntail.cli_scenarios import SCENARIO_COMMANDS
+from torntail.cli_seconds import Seconds
 from torntail.drive.onlooker import HarnessError
 from torntail.drive.target import EXEC, TargetError, target_of
 from torntail.explore.campaign import Interrupted, certify
 from torntail.explore.plans import UnknownPlanError
-from torntail.explore.room import NoRoom
+from torntail.explore.room import NoRoom, no_room_in
 from torntail.judge.clauses import GROUPS, UnknownClauseError, clause, clauses_in_group
 from torntail.judge.obligations import OBLIGATIONS
+from torntail.record.scratch import ScratchFull
 from torntail.report.certificate_json import certificate_text, read_certificate, write_certificate
 from torntail.report.inspection import printable
 from torntail.report.terminal import LiveProgress, print_certificate, print_interrupted
@@ -39,7 +43,7 @@ from torntail.report.terminal import LiveProgress, print_certificate, print_inte
 __all__ = ["main"]
 
 USAGE, INTERNAL = 2, 70
-_INTERRUPTED, _TERMINATED = 130, 143
+_INTERRUPTED, _BROKEN_PIPE, _TERMINATED = 130, 141, 143
 _ISSUES = "the project's issue tracker"
 
 
@@ -82,7 +86,13 @@ class _Group(click.Group):
 
     def _invoke(self, context: click.Context) -> Any:
         try:
-            return super().invoke(context)
+            with _terminated_in_order():
+                try:
+                    return super().invoke(context)
+                finally:
+                    # Here, where it is told if nobody reads it, and not by the interpreter's end.
+                    if sys.stdout is not None:
+                        sys.stdout.flush()
         except (click.ClickException, click.exceptions.Exit, click.Abort):
             raise
         except _Terminated:
@@ -92,9 +102,13 @@ class _Group(click.Group):
             click.echo("torntail: interrupted", err=True)
             sys.exit(_INTERRUPTED)
         except BrokenPipeError:
-            # Whoever read our output has gone; there is nobody to tell.
-            sys.stderr.close()
-            sys.exit(INTERNAL)
+            # Whoever read our output has gone, `head` say; there is nobody to tell.
+            nobody_reads()
+            sys.exit(_BROKEN_PIPE)
+        except (NoRoom, ScratchFull) as error:
+            full = error if isinstance(error, NoRoom) else no_room_in(error.path)
+            click.echo(f"torntail: {printable(str(full), 2000)}", err=True)
+            sys.exit(full.exit_code)
         except Exception as error:
             if context.params.get("traceback"):
                 raise
@@ -134,7 +148,7 @@ def main(traceback: bool) -> None:
     "  torntail certify --exec 'node drivers/node/example.mjs' --level power\n"
     "  torntail certify mypackage.store:open_store --accept 'DM-2=no copies yet'\n"
     "\b\nExit codes: 0 pass, 1 violated, 2 usage, 3 unknown, 4 broken baseline,\n"
-    "130 interrupted, 143 terminated, 70 internal error.",
+    "130 interrupted, 141 nobody reads, 143 terminated, 70 internal error.",
 )
 @click.argument("target", metavar="TARGET", required=False)
 @click.option(
@@ -182,7 +196,7 @@ def main(traceback: bool) -> None:
 @click.option(
     "--budget",
     metavar="SECONDS",
-    type=click.FloatRange(min=0, min_open=True),
+    type=Seconds(),
     help="Begin no new case after so many seconds.",
 )
 @click.option(
@@ -241,8 +255,8 @@ def certify_command(
         _fail(f"--json {json_path}: there is no directory {json_path.absolute().parent}")
     began = time.monotonic()
     try:
-        resolved = target_of(target_name(target, command), durability=durability)
-        with _terminated_in_order(), LiveProgress() as progress:
+        with stores_may_print(), LiveProgress() as progress:
+            resolved = target_of(target_name(target, command), durability=durability)
             certificate = certify(
                 resolved,
                 level=level,
@@ -261,8 +275,10 @@ def certify_command(
         print_interrupted(interrupt.certificate, time.monotonic() - began, stderr=to_stdout)
         # The group says what it was, and ends with its exit code.
         raise (interrupt.__cause__ or interrupt) from None
-    except (TargetError, UnknownClauseError, UnknownPlanError, NoRoom) as error:
+    except (TargetError, UnknownClauseError, UnknownPlanError) as error:
         _fail(str(error))
+    except NoRoom:
+        raise  # As of every command.
     except HarnessError as error:
         click.echo(f"torntail: {printable(str(error))} (report it to {_ISSUES})", err=True)
         sys.exit(INTERNAL)

@@ -12,6 +12,7 @@ from typing import NoReturn
 
 import click
 
+from torntail.cli_seconds import Seconds
 from torntail.drive.conformance import NoDriver, check_driver
 from torntail.drive.protocol import json_schema
 
@@ -34,7 +35,7 @@ def driver_command() -> None:
     "--timeout",
     "seconds",
     metavar="SECONDS",
-    type=click.FloatRange(min=0, min_open=True),
+    type=Seconds(),
     default=10.0,
     show_default=True,
     help="How long an answer may take.",

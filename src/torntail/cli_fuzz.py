@@ -23,21 +23,31 @@ from typing import Any, Final, NoReturn
 import click
 import msgspec
 
+from torntail.cli_output import stores_may_print
+from torntail.cli_seconds import Seconds
 from torntail.drive.onlooker import HarnessError
 from torntail.drive.target import Target, TargetError, target_of
 from torntail.explore.crash_calls import CrashCalls
-from torntail.explore.fuzz import NotSaved, Terminated, fuzz
+from torntail.explore.fuzz import HANG_SECONDS, NotSaved, Terminated, fuzz
 from torntail.explore.fuzz_files import CannotWrite
 from torntail.explore.fuzz_finding import FuzzFinding
 from torntail.explore.fuzz_result import FuzzResult
 from torntail.explore.fuzz_seed import BadSeed, seed_of
 from torntail.explore.room import NoRoom, scratch_base
 from torntail.explore.witness import keep_history
-from torntail.judge.history import Observation, Returned
+from torntail.judge.history import (
+    Append,
+    Inspect,
+    ListSessions,
+    Load,
+    Observation,
+    Returned,
+)
 from torntail.record.scratch import Scratch
 from torntail.record.slots import Slot
 from torntail.report.fuzz import FuzzProgress, print_fuzz
 from torntail.report.inspection import printable
+from torntail.scenarios.batch import FileResult, replay_files
 from torntail.scenarios.crash_replay import NotLanded
 from torntail.scenarios.files import ScenarioError, load_scenario, place_of, save_scenario
 from torntail.scenarios.format import CrashFault, Fault, Scenario
@@ -48,6 +58,7 @@ from torntail.scenarios.from_finding import (
     scenario_of_witness,
 )
 from torntail.scenarios.story import finding_story
+from torntail.scenarios.worker import ReplayOrder
 
 __all__ = ["fuzz_command"]
 
@@ -55,6 +66,9 @@ _USAGE: Final = 2
 _INTERNAL: Final = 70
 _RUNS: Final = Path(".torntail") / "runs"
 _CORPUS: Final = Path(".torntail") / "corpus"
+
+_REPLAYING_SECONDS: Final = 60.0
+"""How long what was saved is replayed at most, after the run."""
 
 
 @click.command(
@@ -64,15 +78,16 @@ _CORPUS: Final = Path(".torntail") / "corpus"
     "  torntail fuzz mypackage.store:open_store --stop-at-first\n"
     "  torntail fuzz mypackage.store:open_store --seed $COMMIT --shard 2/4\n"
     "\b\nExit codes: 0 no finding, 1 findings, 2 usage, 3 unknown, 4 broken baseline,\n"
-    "130 interrupted, 143 terminated, 70 internal error.",
+    "130 interrupted, 141 nobody reads, 143 terminated, 70 internal error.",
 )
 @click.argument("target", metavar="TARGET")
 @click.option("--seed", metavar="SEED", help="An integer or a commit hash; default is a new one.")
 @click.option(
     "--max-time",
     metavar="SECONDS",
-    type=click.FloatRange(min=0, min_open=True),
-    help="Draw no plan after so many seconds; default is 60, if no count is given.",
+    type=Seconds(),
+    help="Draw no plan after so many seconds; default is 60, if no count is given. What is being "
+    "tried then, making small what was found and replaying it once go on a little after it.",
 )
 @click.option(
     "--max-examples", metavar="COUNT", type=click.IntRange(min=1), help="Draw so many plans."
@@ -128,8 +143,12 @@ def fuzz_command(
     try:
         number = seed_of(seed) if seed is not None else int.from_bytes(os.urandom(4), "big")
         part = _shard(shard)
-        resolved = target_of(target, durability=durability)
-        with _terminable(), FuzzProgress(max_time, max_examples) as progress:
+        with (
+            stores_may_print(),
+            _terminable(),
+            FuzzProgress(max_time, max_examples) as progress,
+        ):
+            resolved = target_of(target, durability=durability)
             result = fuzz(
                 resolved,
                 seed=number,
@@ -145,8 +164,11 @@ def fuzz_command(
                 save=None if no_save else _Saver(save_to),
                 progress=progress,
             )
-    except (TargetError, BadSeed, CannotWrite, NoRoom) as error:
+            _replay_saved(result)
+    except (TargetError, BadSeed, CannotWrite) as error:
         _fail(str(error))
+    except NoRoom:
+        raise  # As of every command.
     except HarnessError as error:
         click.echo(f"torntail: {printable(str(error))}", err=True)
         sys.exit(_INTERNAL)
@@ -187,6 +209,48 @@ def _terminable() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
+def _replay_saved(result: FuzzResult) -> None:
+    """Notes of each finding whose scenario does not show it again, each tried once."""
+    saved = [kept for kept in result.findings if kept.scenario is not None]
+    if not saved:
+        return
+    if result.interrupted is not None:
+        for kept in saved:
+            kept.doubt = "the scenario was not replayed, since the run was interrupted"
+        return
+    order = ReplayOrder(
+        paths=tuple(str(kept.scenario) for kept in saved),
+        target=result.target.name,
+        call_timeout=HANG_SECONDS,
+    )
+    for kept in saved:
+        kept.doubt = "the scenario was not replayed to its end"
+    waiting = iter(saved)
+
+    def replayed(found: FileResult) -> None:
+        kept = next(waiting)
+        kept.doubt = _doubt(kept.finding.clause, found)
+
+    try:
+        replay_files(order, seconds=_REPLAYING_SECONDS, done=replayed)
+    except KeyboardInterrupt as error:
+        result.interrupted = 143 if isinstance(error, Terminated) else 130
+
+
+def _doubt(clause: str, found: FileResult) -> str:
+    """Why a saved scenario is not known to show its finding; empty where it was seen to."""
+    replay = found.replay
+    if replay is None:
+        return f"the scenario cannot be replayed: {found.error}"
+    shown = list(dict.fromkeys(one.clause for one in replay.findings))
+    if clause in shown:
+        return ""
+    if shown:
+        return f"the scenario does not show it again when replayed: it shows {', '.join(shown)}"
+    why = replay.reason or "the store kept what is expected"
+    return f"the scenario does not show it again when replayed: {why}"
+
+
 class _Saver:
     """Saves findings as scenarios below a folder, one file for each fault."""
 
@@ -219,6 +283,7 @@ def _is_saved(path: Path, scenario: Scenario) -> bool:
 
 
 def _scenario(finding: FuzzFinding, target: Target) -> Scenario:
+    finding = _without_looks(finding)
     with Scratch(scratch_base()) as scratch, Slot(scratch) as slot:
         if finding.crash is not None:
             try:
@@ -232,15 +297,51 @@ def _scenario(finding: FuzzFinding, target: Target) -> Scenario:
             )
             keep_history(witness, history, finding.sentence)
             scenario = scenario_of_witness(witness, target, CrashCalls(target, slot))
-    return msgspec.structs.replace(scenario, faults=_faults(finding))
+    faults = _faults(finding)
+    kind = "repair" if len(faults) > 1 else scenario.kind
+    return msgspec.structs.replace(scenario, faults=faults, kind=kind)
+
+
+def _without_looks(finding: FuzzFinding) -> FuzzFinding:
+    """A crash without the calls that only look, which the plan of a scenario's crash may not hold.
+
+    One that was not made small may have some. They write nothing, so that only their marks go; a
+    crash at the begin of one is a crash after what was done before it.
+    """
+    crash = finding.crash
+    if crash is None or not crash.chain:
+        return finding
+    kept = tuple(call for call in crash.calls if not isinstance(call, Inspect | ListSessions))
+    marks = 2 * (len(crash.calls) - len(kept)) - isinstance(crash.calls[-1], Inspect | ListSessions)
+    first, *others = crash.chain
+    if not kept or marks <= 0 or first.position < marks:
+        return finding
+    first = msgspec.structs.replace(first, position=first.position - marks)
+    crash = msgspec.structs.replace(crash, calls=kept, chain=(first, *others))
+    # What came of them is no history of these calls any more.
+    return msgspec.structs.replace(finding, operations=kept, history=(), crash=crash)
 
 
 def _faults(finding: FuzzFinding) -> tuple[Fault, ...]:
+    """What strikes where no crash is known to the byte: every crash of the model in the last call.
+
+    Each further crash of a chain strikes the load of the finding's session.
+    """
     if finding.fault is not None:
         return (finding.fault,)
     last = len(finding.operations) - 1
     if finding.crash is not None:
-        return (CrashFault(during=last, model=finding.crash.chain[0].model),)
+        load = Load(session=finding.crash.session or _session_of(finding))
+        first, *others = finding.crash.chain
+        return (
+            CrashFault(during=last, model=first.model),
+            *(CrashFault(during=0, model=one.model, recovery=(load,)) for one in others),
+        )
     if finding.kind == "lost" and finding.clause == "CR-3":
         return (CrashFault(during=last, model="kill"),)
     return ()
+
+
+def _session_of(finding: FuzzFinding) -> str:
+    """The first session that is written to."""
+    return next((one.session for one in finding.operations if isinstance(one, Append)), "")

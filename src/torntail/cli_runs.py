@@ -5,6 +5,7 @@ Decides options, exit codes and what is printed; the work is in the room `scenar
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
 from pathlib import Path
@@ -12,9 +13,11 @@ from typing import Any, Final, NoReturn
 
 import click
 
+from torntail.cli_output import stores_may_print
 from torntail.drive.target import TargetError, target_of
 from torntail.judge.history import Append
 from torntail.judge.verdict import Certificate
+from torntail.report.console import working
 from torntail.report.inspection import printable
 from torntail.scenarios.batch import replay_files
 from torntail.scenarios.files import ScenarioError, load_scenario
@@ -70,12 +73,17 @@ def shrink_command(path: Path, output: Path | None, store: str | None) -> None:
         fail(f"{path} is a folder: name one scenario's file")
     before = _loaded(path)
     out = output or path
+    # What is missing of the folders above is made.
+    folder = next(one for one in out.absolute().parents if one.exists())
+    if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
+        fail(f"-o {out}: {folder} is no folder that can be written to")
     order = ReplayOrder(paths=(str(path),), action="shrink", out=str(out), target=store)
-    (result,) = replay_files(order)
+    with working(f"shrink {printable(str(path))}"):
+        (result,) = replay_files(order)
     if result.error is not None:
         fail(result.error)
     if result.not_shown is not None:
-        fail(f"{path}: {result.not_shown}", NOT_REPRODUCED)
+        fail(f"{path}: {result.not_shown}{_other_store(before, path, store)}", NOT_REPRODUCED)
     if result.replay is not None:
         reason = result.replay.reason or "; ".join(one.sentence for one in result.replay.findings)
         fail(f"{path}: {reason}", UNKNOWN)
@@ -85,6 +93,15 @@ def shrink_command(path: Path, output: Path | None, store: str | None) -> None:
     else:
         click.echo(f"{_measured(before)} → {_measured(after)}, {result.tried} tried: {out}")
     click.echo(shlex.join(["torntail", "replay", str(out), "--store", store or after.store]))
+
+
+def _other_store(scenario: Scenario, path: Path, store: str | None) -> str:
+    """The command that shrinks it on the store of its finding, if that is another."""
+    recorded = "" if scenario.finding is None else scenario.finding.store
+    if not recorded or recorded == (store or scenario.store):
+        return ""
+    command = shlex.join(["torntail", "shrink", str(path), "--store", recorded])
+    return f"; it was seen on {recorded}: {command}"
 
 
 def _loaded(path: Path) -> Scenario:
@@ -131,7 +148,8 @@ Examples:
 def recheck_command(run: Path, store: str | None) -> None:
     """Runs `scenarios.recheck`; see `_RECHECK_HELP`."""
     try:
-        claims = None if store is None else target_of(store).capabilities
+        with stores_may_print():
+            claims = None if store is None else target_of(store).capabilities
         rechecked = recheck(run, claims)
     except (NoRun, TargetError) as error:
         fail(str(error))

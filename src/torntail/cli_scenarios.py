@@ -20,7 +20,9 @@ from rich.table import Table
 from rich.text import Text
 
 from torntail import __version__
+from torntail.cli_output import stores_may_print
 from torntail.cli_runs import fail, recheck_command, shrink_command
+from torntail.cli_seconds import Seconds
 from torntail.drive.target import TargetError, target_of
 from torntail.report.console import print_table, result_console
 from torntail.report.inspection import printable
@@ -109,13 +111,13 @@ Examples:
 @click.option(
     "--max-time",
     metavar="SECONDS",
-    type=click.FloatRange(min=0, min_open=True),
+    type=Seconds(),
     help="What is not finished by then is UNKNOWN.",
 )
 @click.option(
     "--call-timeout",
     metavar="SECONDS",
-    type=click.FloatRange(min=0, min_open=True),
+    type=Seconds(),
     default=30.0,
     show_default=True,
     help="A call that takes longer hangs.",
@@ -145,7 +147,8 @@ def replay_command(
     files = _found(paths)
     if store is not None:
         try:
-            target_of(store, durability=durability)
+            with stores_may_print():
+                target_of(store, durability=durability)
         except TargetError as error:
             fail(str(error))
     order = ReplayOrder(

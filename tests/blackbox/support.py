@@ -17,6 +17,7 @@ from torntail.record.traced.values import Ended
 
 _PROJECT = Path(__file__).resolve().parents[2]
 PROGRAMS = Path(__file__).with_name("programs.py")
+DRIVERS = _PROJECT / "drivers"
 ENVIRONMENT = {
     "PATH": os.environ.get("PATH", os.defpath),
     "PYTHONPATH": f"{_PROJECT / 'src'}{os.pathsep}{_PROJECT}",
@@ -80,6 +81,15 @@ def compiled(tmp_path: Path, source: str, *options: str) -> str:
     )
     if made.returncode:
         pytest.skip(f"gcc cannot compile this: {made.stderr.strip().splitlines()[-1]}")
+    return binary
+
+
+def example_in_c(tmp_path: Path) -> str:
+    """The driver in C that is shipped, compiled as its first lines say."""
+    if shutil.which("gcc") is None:
+        pytest.skip("gcc is not installed")
+    binary = str(tmp_path / "example")
+    subprocess.run(["gcc", "-O2", "-o", binary, str(DRIVERS / "c" / "example.c")], check=True)
     return binary
 
 

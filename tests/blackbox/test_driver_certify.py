@@ -9,12 +9,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from tests.blackbox.support import compiled, needs, needs_tracing
+from tests.blackbox.support import DRIVERS, example_in_c, needs, needs_tracing
 from torntail import certify
 from torntail.cli import main
 from torntail.judge.verdict import Certificate
 
-DRIVERS = Path(__file__).parents[2] / "drivers"
 HOSTILE = Path(__file__).with_name("hostile_drivers.py")
 
 
@@ -28,7 +27,7 @@ def serve(name: str) -> str:
 
 @needs_tracing
 def test_the_c_example_keeps_what_it_claims(tmp_path):
-    binary = compiled(tmp_path, (DRIVERS / "c" / "example.c").read_text())
+    binary = example_in_c(tmp_path)
     certificate = certify(f"exec:{binary}", images=400, workers=1, runs=None)
     assert certificate.findings == ()
     assert certificate.harness_errors == ()

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.blackbox.support import compiled, needs, needs_tracing
+from tests.blackbox.support import DRIVERS, example_in_c, needs, needs_tracing
 from torntail.crash.disk import EMPTY_IMAGE, MODELS, Model
 from torntail.drive.child_store import Driver
 from torntail.drive.target import Target, target_of
@@ -28,7 +28,6 @@ from torntail.session import SessionEvent, SessionHeader
 
 pytestmark = needs_tracing
 
-DRIVERS = Path(__file__).parents[2] / "drivers"
 SECONDS = 120.0
 
 
@@ -188,7 +187,7 @@ def test_the_node_driver_survives():
 
 
 def test_the_c_driver_survives(tmp_path):
-    target = target_of("exec:" + compiled(tmp_path, (DRIVERS / "c" / "example.c").read_text()))
+    target = target_of("exec:" + example_in_c(tmp_path))
     counts, found = crashed(target, 3, Limits(images=150))
     assert found == []
     assert counts.distinct > 200

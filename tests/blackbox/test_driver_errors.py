@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
 import pytest
 
-from tests.blackbox.support import compiled, needs, needs_tracing
+from tests.blackbox.support import DRIVERS, example_in_c, needs, needs_tracing
 from torntail.drive.target import Target, target_of
 from torntail.explore.crash_shard import Share, ShareReport
 from torntail.explore.io_shard import IoFinding, io_share
@@ -16,8 +15,6 @@ from torntail.record.scratch import Scratch
 from torntail.record.slots import Slot
 
 pytestmark = needs_tracing
-
-DRIVERS = Path(__file__).parents[2] / "drivers"
 
 
 def struck(target: Target, runs: int) -> tuple[ShareReport, list[IoFinding]]:
@@ -79,7 +76,7 @@ def test_the_node_driver_keeps_every_clause():
 
 
 def test_the_c_driver_keeps_every_clause_that_concerns_it(tmp_path):
-    binary = compiled(tmp_path, (DRIVERS / "c" / "example.c").read_text())
+    binary = example_in_c(tmp_path)
     report, found = struck(target_of(f"exec:{binary}"), 100)
     assert found == []
     # It closes no turns, so that there is no repair to be written.

@@ -5,12 +5,11 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.blackbox.support import compiled, needs
+from tests.blackbox.support import DRIVERS, example_in_c, needs
 from torntail.drive.child_store import ChildStore, Driver, ask_store
 from torntail.drive.conformance import check_driver
 from torntail.drive.protocol import NotCarried
@@ -19,7 +18,6 @@ from torntail.drive.target import TargetError, target_of
 from torntail.judge.history import LoadedSession, Refused, RepairFacts, Returned
 from torntail.session import SessionEvent, SessionHeader
 
-DRIVERS = Path(__file__).parents[2] / "drivers"
 SERVE = [sys.executable, "-m", "torntail.drive.serve"]
 TIME = 1_700_000_000_000
 SECONDS = 120.0
@@ -248,9 +246,5 @@ def test_the_node_driver_keeps_the_rules():
 
 
 def test_the_c_driver_keeps_the_rules_and_is_short(tmp_path):
-    source = (DRIVERS / "c" / "example.c").read_text()
-    assert broken_rules([compiled(tmp_path, source)]) == []
-    code = [
-        line for line in source.splitlines() if line and not line.lstrip().startswith(("/*", "*"))
-    ]
-    assert len(code) < 150
+    assert broken_rules([example_in_c(tmp_path)]) == []
+    assert len((DRIVERS / "c" / "example.c").read_text().splitlines()) < 150

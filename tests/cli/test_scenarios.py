@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from click.testing import CliRunner, Result
 
+from torntail import cli_runs
 from torntail.cli import main
 from torntail.judge.history import Append, Create
 from torntail.scenarios.files import load_scenario, save_scenario
@@ -80,6 +81,7 @@ def test_an_error_in_one_file_does_not_hide_the_others(saved: Path) -> None:
         (["recheck", "runs/3"], "runs/3 is a run that has found nothing"),
         (["replay", "good.json", "--store", "good.py:store"], "name the module, good:store"),
         (["shrink", "good.json", "--store", "tests.zoo.hostile:gone"], "has no attribute"),
+        (["shrink", "good.json", "-o", "good.json/x.json"], "is no folder that can be written to"),
         (["scenarios", "missing"], "cannot be read"),
     ],
 )
@@ -253,7 +255,20 @@ def test_a_finding_that_does_not_show_is_exit_5(saved: Path) -> None:
     result = torntail("shrink", saved, "--store", "jsonl")
     assert result.exit_code == 5
     assert "the finding does not show on jsonl: its expectation holds" in result.stderr
+    command = f"torntail shrink {saved} --store {NO_FSYNC}"
+    assert result.stderr.endswith(f"; it was seen on {NO_FSYNC}: {command}\n")
     assert saved.read_bytes() == before
+
+
+def test_a_place_that_cannot_be_written_is_refused_before_anything_is_shrunk(
+    saved: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cli_runs, "replay_files", None)
+    result = torntail("shrink", saved, "-o", saved / "small.json")
+    assert result.exit_code == 2
+    assert result.stderr == (
+        f"torntail: -o {saved}/small.json: {saved} is no folder that can be written to\n"
+    )
 
 
 def test_a_kept_crash_is_judged_again_without_its_store(saved: Path, tmp_path: Path) -> None:

@@ -87,10 +87,11 @@ def test_the_layer_of_the_page_is_tested_by_every_case(example: ModuleType) -> N
 # --- the table of coordinator tests -------------------------------------------------------------
 
 
-def test_the_page_shows_the_table() -> None:
+def test_the_page_shows_the_tables() -> None:
     shown = coordinator.PAGE.read_text(encoding="utf-8")
     assert shown == coordinator.page(shown), "run python -m tests.runtime.coordinator"
     assert coordinator.table() in shown
+    assert coordinator.layers() in shown
 
 
 def test_every_coordinator_test_has_a_place_or_a_reason() -> None:

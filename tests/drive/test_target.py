@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from torntail.drive import target as target_module
 from torntail.drive.target import TargetError, check_store, target_of
 from torntail.judge.capabilities import Capabilities, claims
+from torntail.stores.sqlite_settings import Settings
 
 
 def test_the_built_in_stores_claim_what_the_contract_says() -> None:
@@ -18,15 +18,11 @@ def test_the_built_in_stores_claim_what_the_contract_says() -> None:
     assert target_of("sqlite").capabilities == Capabilities(atomic_batch=True)
 
 
-@pytest.mark.parametrize(("name", "store"), [("jsonl", "JsonlStore"), ("sqlite", "SqliteStore")])
-def test_durability_is_passed_on_to_a_built_in_store(
-    name: str, store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(target_module, store, lambda path, *, durability: (path, durability))
-    target = target_of(name, durability="process")
-    assert target.capabilities.durability == "process"
-    place = tmp_path if name == "jsonl" else tmp_path / "sessions.db"
-    assert target.factory(tmp_path) == (place, "process")
+def test_durability_is_passed_on_to_a_built_in_store(tmp_path: Path) -> None:
+    jsonl, sqlite = (target_of(name, durability="process") for name in ("jsonl", "sqlite"))
+    assert jsonl.capabilities.durability == sqlite.capabilities.durability == "process"
+    assert jsonl.factory(tmp_path).durability == "process"
+    assert sqlite.factory(tmp_path).settings == Settings.choose("process", "wal", None, 5.0)
 
 
 def test_a_module_beside_the_caller_is_found(

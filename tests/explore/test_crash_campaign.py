@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from itertools import islice
 from pathlib import Path
 
+import msgspec
 import pytest
 from click.testing import CliRunner
 
@@ -13,7 +15,10 @@ from torntail.cli import main
 from torntail.crash.disk import Model
 from torntail.drive.target import target_of
 from torntail.explore.crash_campaign import CrashResult, crash_campaign
-from torntail.explore.plans import UnknownPlanError
+from torntail.explore.plans import UnknownPlanError, crash_plans
+from torntail.judge.capabilities import Capabilities
+from torntail.judge.history import Append
+from torntail.session import SessionEvent
 
 KILL: tuple[Model, ...] = ("kill",)
 
@@ -89,6 +94,22 @@ def test_a_store_that_writes_past_python_is_not_judged() -> None:
     assert [result.state for result in asked_for.results] == ["unknown"]
     assert "sessions.db" in asked_for.results[0].note
     assert asked_for.exit_code == 3
+
+
+def test_plans_hold_equal_neighbours_alone_and_in_a_batch() -> None:
+    alone, inside = 0, 0
+    for case in islice(crash_plans(0, Capabilities()), 80):
+        last: dict[str, SessionEvent] = {}
+        for call in case.operations:
+            if not isinstance(call, Append):
+                continue
+            for index, event in enumerate(call.events):
+                before = last.get(call.session)
+                if before is not None and event == msgspec.structs.replace(before, seq=event.seq):
+                    alone, inside = alone + (not index), inside + bool(index)
+                last[call.session] = event
+    assert alone > 0
+    assert inside > alone
 
 
 def test_a_plan_that_is_none_is_refused() -> None:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from torntail.explore import fuzz as fuzz_module
+from torntail.explore import fuzz_share as fuzz_share_module
 from torntail.explore.fuzz import fuzz
 from torntail.explore.fuzz_crew import FuzzWorker
 from torntail.explore.fuzz_finding import sentence_cause
-from torntail.explore.fuzz_messages import FuzzShare
+from torntail.explore.fuzz_messages import FuzzMessage, FuzzReport, FuzzShare, to_line
 from torntail.explore.fuzz_result import FuzzResult
 from torntail.explore.fuzz_seed import BadSeed, seed_of
 from torntail.explore.fuzz_share import round_seed
@@ -72,6 +74,12 @@ def test_what_takes_no_crash_is_found_as_well(target: str, kind: str, clause: st
     assert tuple(one.operation for one in finding.history) == finding.operations
 
 
+def test_equal_neighbours_are_drawn() -> None:
+    target = "tests.zoo.subtle:drops_what_it_has_just_read"
+    result = fuzz(target, seed=1, max_examples=25, workers=0, level="none", stop_at_first=True)
+    assert [kept.finding.clause for kept in result.findings] == ["RW-1"]
+
+
 def test_an_error_of_the_disk_that_is_swallowed_is_found() -> None:
     target = "tests.zoo.io_errors:swallows_a_write_error"
     result = fuzzed(target, examples=25, stop_at_first=True)
@@ -79,6 +87,16 @@ def test_an_error_of_the_disk_that_is_swallowed_is_found() -> None:
     assert (finding.kind, finding.clause.partition("-")[0]) == ("disk", "IO")
     assert finding.fault is not None
     assert finding.fault.during == len(finding.operations) - 1 <= 4
+
+
+def test_a_store_is_not_accused_of_scratch_space_that_is_full(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(fuzz_share_module, "lacks_room", lambda path, text: True)
+    result = fuzzed("tests.zoo.reading:drops_chunks", examples=30, level="none")
+    assert result.findings == []
+    assert result.exit_code == 3
+    assert any("TORNTAIL_SCRATCH" in error for error in result.total.harness_errors)
 
 
 def test_a_store_that_keeps_its_promises_is_not_accused() -> None:
@@ -213,6 +231,19 @@ def test_a_store_that_ends_its_process_is_a_finding_and_another_worker_goes_on()
     assert kept.finding.operations != ()
     assert result.losses >= 2
     assert (result.errors, result.exit_code) == ([], 1)
+
+
+def test_a_beat_behind_the_last_report_does_not_make_a_worker_a_lost_one() -> None:
+    reading, writing = os.pipe()
+    worker = FuzzWorker.__new__(FuzzWorker)
+    worker.output, worker.buffer, worker.moved = os.fdopen(reading, "rb"), b"", -1
+    worker.report, worker.error = FuzzReport(), None
+    with worker.output, os.fdopen(writing, "wb") as told:
+        for report in (FuzzReport(plans=2, done=True), FuzzReport(plans=1)):
+            told.write(to_line(FuzzMessage(report=report)) + b"\n")
+        told.flush()
+        worker.messages()
+    assert (worker.report.plans, worker.report.done) == (2, True)
 
 
 def test_a_store_that_hangs_is_a_finding() -> None:

@@ -10,11 +10,20 @@ import sys
 import time
 from pathlib import Path
 
+import msgspec
 import pytest
 from click.testing import CliRunner, Result
 
 from torntail.cli import main
+from torntail.cli_fuzz import _Saver
+from torntail.crash.crashes import Crash
+from torntail.drive.target import target_of
+from torntail.explore.crash_shard import CrashFinding
+from torntail.explore.fuzz_finding import crash_finding_of
+from torntail.explore.fuzz_result import FuzzResult
+from torntail.judge.history import Append, Create, Inspect, ListSessions, Load
 from torntail.scenarios.files import load_scenario
+from torntail.scenarios.format import CrashFault
 
 NO_CLOSERS = "tests.zoo.crashing:no_closers"
 ROOT = Path(__file__).parents[2]
@@ -84,6 +93,68 @@ def test_a_finding_is_saved_and_the_last_line_shows_it_again() -> None:
     assert Path(path).read_bytes() == before
 
 
+CHANGING = """
+import os
+from tests.zoo.plain import PlainStore, factory
+
+class Changing(PlainStore):
+    def closers(self, events):
+        return [] if os.environ["BROKEN_IN"] == str(os.getpid()) else super().closers(events)
+
+changing = factory(Changing)
+"""
+
+
+def test_a_saved_scenario_that_does_not_show_again_is_not_called_the_one_that_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "modules").mkdir()
+    (tmp_path / "modules" / "changing_store.py").write_text(CHANGING)
+    monkeypatch.syspath_prepend(tmp_path / "modules")
+    monkeypatch.setenv("BROKEN_IN", str(os.getpid()))
+    limits = ("--seed", "1", "--max-examples", "25", "--workers", "0", "-x", "--no-corpus")
+    result = run("changing_store:changing", *limits)
+    assert result.exit_code == 1, result.output
+    lines = result.stdout.splitlines()
+    (saved,) = [line for line in lines if line.startswith("  saved: ")]
+    assert lines[lines.index(saved) + 1] == (
+        "  the scenario does not show it again when replayed: the store kept what is expected"
+    )
+    assert "torntail replay" not in result.stdout
+    assert lines[-1] == "torntail fuzz changing_store:changing --seed 1"
+
+
+def test_of_a_chain_that_is_not_shown_again_every_crash_is_kept() -> None:
+    target = target_of("tests.zoo.crashing:no_closers")
+    calls = load_scenario(ROOT / "fault-scenarios" / "durability" / "no-fsync.json").plan
+    session = "a-2a92a913"
+    chain = (Crash(model="kill", position=99_999), Crash(model="kill", position=3))
+    finding = crash_finding_of(
+        CrashFinding(
+            clause="CR-7",
+            session=session,
+            sentence="after a crash inside the repair load differs",
+            lost=(),
+            plan="a plan",
+            calls=calls,
+            chain=chain,
+            recovery_calls=(),
+            files={},
+            directories=(),
+            submitted=1,
+            acknowledged=1,
+            cause="",
+            images_until_found=1,
+        )
+    )
+    path, new = _Saver(Path("found"))(finding, FuzzResult(target, 1, (1, 1), "power"))
+    assert (path.parent.name, new) == ("repair", True)
+    assert load_scenario(path).faults == (
+        CrashFault(during=len(calls) - 1, model="kill"),
+        CrashFault(during=0, model="kill", recovery=(Load(session=session),)),
+    )
+
+
 def test_a_run_that_is_not_to_save_saves_nothing() -> None:
     limits = ("--seed", "1", "--max-examples", "25", "--workers", "0", "-x", "--no-corpus")
     result = run(NO_CLOSERS, *limits, "--no-save")
@@ -143,6 +214,49 @@ def test_a_finding_that_cannot_be_saved_is_told_all_the_same() -> None:
     assert "was not saved" in result.stdout
 
 
+@pytest.mark.parametrize("last", [False, True])
+def test_a_crash_found_among_calls_that_only_look_is_saved_all_the_same(last: bool) -> None:
+    target = target_of("tests.zoo.crashing:no_fsync")
+    saved = load_scenario(ROOT / "fault-scenarios" / "durability" / "no-fsync.json")
+    (fault,) = saved.faults
+    assert isinstance(fault, CrashFault)
+    assert fault.crash is not None
+    assert saved.finding is not None
+    looks = (ListSessions(), *((Inspect(session="a-2a92a913"),) if last else ()))
+    # Two marks for each call that came before; of the last one only the first.
+    position = fault.crash.position + (3 if last else 2)
+    crash = CrashFinding(
+        clause="CR-1",
+        session="a-2a92a913",
+        sentence=saved.finding.sentence,
+        lost=(),
+        plan="a plan",
+        calls=(*looks[:1], *saved.plan, *looks[1:]),
+        chain=(msgspec.structs.replace(fault.crash, position=position),),
+        recovery_calls=(),
+        files={},
+        directories=(),
+        submitted=1,
+        acknowledged=1,
+        cause=saved.finding.cause,
+        images_until_found=1,
+    )
+    finding = crash_finding_of(crash)
+    path, new = _Saver(Path("found"))(finding, FuzzResult(target, 1, (1, 1), "power"))
+    assert new
+    assert [type(call) for call in load_scenario(path).plan] == [Create, Append]
+    again = CliRunner().invoke(main, ["replay", str(path), "--store", target.name])
+    assert again.exit_code == 1, again.stdout
+    assert "1 disks loaded" in again.stdout
+
+
+@pytest.mark.parametrize("seconds", ["nan", "inf", "0", "-1"])
+def test_a_time_that_is_none_is_refused(seconds: str) -> None:
+    result = run("jsonl", "--max-time", seconds)
+    assert result.exit_code == 2
+    assert "--max-time" in result.stderr
+
+
 # --- the end --------------------------------------------------------------------------------------
 
 
@@ -166,6 +280,14 @@ def test_an_interrupted_run_keeps_what_it_has(
     told = json.loads(record.read_bytes())
     assert (told["state"], told["interrupted"], told["exit_code"]) == ("ended", True, code)
     assert told["counts"]["plans"] >= 1
+
+
+def test_a_run_leaves_nothing_but_its_own_folder(tmp_path: Path) -> None:
+    for workers in ("0", "1"):
+        limits = ("--max-examples", "1", "--seed", "1", "--workers", workers)
+        out, error = child(tmp_path, "memory", *limits).communicate(timeout=300)
+        assert error == "", out
+    assert [path.name for path in tmp_path.iterdir()] == [".torntail"]
 
 
 def test_two_runs_at_once_do_not_harm_each_other(tmp_path: Path) -> None:

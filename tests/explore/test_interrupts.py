@@ -74,11 +74,17 @@ def test_nothing_is_left_of_what_was_interrupted(
     assert again == "torntail certify tests.zoo.rude:meets --seed 0 --level power --only CR"
 
 
-def test_an_interrupted_replay_says_what_was_not_run(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("number", "exit_code", "said"),
+    [(signal.SIGINT, 130, "torntail: interrupted"), (signal.SIGTERM, 143, "torntail: terminated")],
+)
+def test_an_interrupted_replay_says_what_was_not_run(
+    number: signal.Signals, exit_code: int, said: str, tmp_path: Path
+) -> None:
     saved = str(ROOT / "fault-scenarios" / "durability" / "no-fsync.json")
     arguments = ["replay", saved, "--store", "tests.zoo.rude:meets"]
-    _, _, code, output, errors = interrupted(arguments, signal.SIGINT, tmp_path)
-    assert (errors, code) == ("torntail: interrupted", 130)
+    _, _, code, output, errors = interrupted(arguments, number, tmp_path)
+    assert (errors, code) == (said, exit_code)
     assert output.splitlines()[-1] == "interrupted: 1 of 1 scenarios were not run"
 
 

@@ -13,9 +13,11 @@ from torntail import certify
 from torntail.crash.io_faults import IoFault
 from torntail.drive.target import target_of
 from torntail.explore.crash_campaign import CrashResult, crash_campaign
+from torntail.explore.io_findings import io_finding
 from torntail.explore.io_run import IoRun, IoViolation
 from torntail.explore.io_trials import Trial, plan_base, repair_bases, trials_of, well_spread
 from torntail.explore.plans import crash_plan, crash_plans
+from torntail.judge.history import Append, Returned
 from torntail.judge.obligations import OBLIGATIONS
 from torntail.record.install import install
 from torntail.record.scratch import Scratch
@@ -141,6 +143,20 @@ def test_a_finding_is_told_and_kept(tmp_path: Path) -> None:
     assert (kept / "disk").is_dir()
     assert certificate.counts.io_runs > 0
     assert certificate.to_json()["counts"]["io_struck"].keys() >= {"write"}
+
+
+def test_a_file_that_was_taken_is_told_with_what_was_acknowledged() -> None:
+    target = target_of("tests.zoo.io_errors:makes_the_log_anew")
+    found = struck(target.name, workers=0).io_findings.values()
+    finding = next(one for one in found if one.clause == "IO-6")
+    count = sum(
+        len(step.call.events)
+        for step in finding.steps
+        if isinstance(step.call, Append) and isinstance(step.outcome, Returned)
+    )
+    assert count > 1
+    steps = io_finding(finding, (), None).steps
+    assert steps[-1] == f"{finding.session!r}: {count} events were acknowledged"
 
 
 def test_the_command_of_a_finding_shows_it_again() -> None:

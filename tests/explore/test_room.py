@@ -133,6 +133,57 @@ def test_a_small_memory_file_system_fills_up(workers: str, tmp_path: Path) -> No
     assert "set TORNTAIL_SCRATCH to a directory with more room" in said
 
 
+FULL_AT_ONCE = """
+import sys
+from pathlib import Path
+import subprocess
+scratch = Path(sys.argv[1])
+subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4k,nr_inodes=3", "tmpfs", scratch], check=True)
+(scratch / "full").write_bytes(bytes(4096))
+(scratch / "of-names").touch()
+done = subprocess.run([sys.executable, "-m", "torntail", *sys.argv[2:]], capture_output=True)
+print(done.returncode, [path.name for path in scratch.iterdir()])
+print(done.stdout.decode(), done.stderr.decode())
+"""
+
+SCENARIO = Path(__file__).parents[2] / "fault-scenarios" / "durability" / "no-fsync.json"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("certify", "jsonl", "--only", "CR-1"),
+        ("fuzz", "jsonl", "--max-examples", "1", "--workers", "1"),
+        ("fuzz", "jsonl", "--max-examples", "1", "--workers", "0"),
+        ("replay", str(SCENARIO), "--store", "jsonl"),
+        ("shrink", str(SCENARIO), "-o", "small.json", "--store", "tests.zoo.crashing:no_fsync"),
+    ],
+    ids=["certify", "fuzz", "fuzz-here", "replay", "shrink"],
+)
+def test_scratch_space_that_is_full_from_the_start_is_named(
+    arguments: tuple[str, ...], tmp_path: Path
+) -> None:
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    unshare = ["unshare", "--user", "--map-root-user", "--mount"]
+    try:
+        subprocess.run([*unshare, "true"], check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        pytest.skip(f"no private mounts can be had here: {error}")
+    done = subprocess.run(
+        [*unshare, sys.executable, "-c", FULL_AT_ONCE, str(scratch), *arguments],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": ":".join(sys.path), "TORNTAIL_SCRATCH": str(scratch)},
+        capture_output=True,
+        text=True,
+    )
+    first, *rest = done.stdout.splitlines()
+    assert first in ("3 ['full', 'of-names']", "3 ['of-names', 'full']"), done.stdout + done.stderr
+    said = " ".join(" ".join(rest).split())
+    assert f"no room left in {scratch}" in said
+    assert "set TORNTAIL_SCRATCH to a directory with more room" in said
+
+
 def test_a_place_for_scratch_that_is_none_is_a_mistake_in_the_call(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

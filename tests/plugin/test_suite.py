@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from pathlib import Path
 
 import pytest
 
@@ -81,6 +82,18 @@ def test_only_leaves_the_other_tests_out() -> None:
 def test_what_is_no_store_is_refused_at_once(factory: object, told: str) -> None:
     with pytest.raises(TargetError, match=told.replace("?", r"\?")):
         contract_suite(factory)  # type: ignore[arg-type]
+
+
+def _needs_more(root: Path, more: str) -> None:
+    """No factory."""
+
+
+def test_a_factory_that_needs_more_is_refused_without_a_further_traceback() -> None:
+    with pytest.raises(TargetError) as caught:
+        contract_suite(_needs_more)  # type: ignore[arg-type]
+    assert caught.value.__cause__ is None
+    assert caught.value.__suppress_context__
+    assert len(str(caught.value).splitlines()) == 1
 
 
 def test_a_clause_that_is_none_is_refused_at_once() -> None:
@@ -170,13 +183,16 @@ from tests.zoo.plain import PlainStore
 class Own:
     def __new__(cls, root):
         return PlainStore(root)
-    capabilities = {"durability": "process", "writers": "one-locked", "lists": False}
+    capabilities = {"durability": "process", "lists": False}
+
+LOCKED = Capabilities(durability="process", writers="one-locked")
 
 async def opened_later(root):
     return PlainStore(root)
 opened_later.capabilities = PlainStore.capabilities
 
-TestOwn = contract_suite(Own, only=["RW-5", "RW-9", "MW-1"])
+TestOwn = contract_suite(Own, only=["RW-5", "RW-9"])
+TestHereAlone = contract_suite(lambda root: Own(root), capabilities=LOCKED, only=["MW-1"])
 TestAsync = contract_suite(opened_later, only=["RW-6"])
 TestNotAsked = contract_suite("memory", only=["CR-1"])
 TestNotSeen = contract_suite("tests.zoo.unseen:unseen", only=["CR-1"], level="power", images=50)
@@ -204,7 +220,7 @@ def test_what_a_state_makes_of_a_test(project: Project) -> None:
     skipped = sorted(line.partition(": ")[2] for line in told if line[:5] == "SKIPP")
     assert skipped == [
         "CR-1 not requested: level none",
-        "MW-1 not exercised yet",
+        "MW-1 not exercised yet: no other process can import test_states:<lambda>",
         "RW-9 not applicable: not claimed: lists",
     ]
     result.assert_outcomes(passed=3, failed=3, skipped=3, xfailed=1)

@@ -1,6 +1,7 @@
 """Where each of the 29 coordinator tests of the original design is kept: `COORDINATOR`.
 
-`python -m tests.runtime.coordinator` writes the table into docs/live.md, between its marks.
+`python -m tests.runtime.coordinator` writes that table into docs/live.md, between its marks, and
+the one of the broken layers.
 """
 
 from __future__ import annotations
@@ -10,10 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from tests.zoo.live import LIVE_ZOO
+
 ROOT: Final = Path(__file__).parents[2]
 PAGE: Final = ROOT / "docs" / "live.md"
 
-_MARKS = re.compile(r"(?P<head><!-- coordinator -->\n).*?(?P<foot><!-- end -->)", re.S)
+_MARKS = re.compile(r"(?P<head><!-- (?P<name>\w+) -->\n).*?(?P<foot><!-- end -->)", re.S)
 
 SUITE: Final = "src/torntail/explore/cases_lv.py"
 STORING: Final = "src/torntail/explore/cases_lv_storing.py"
@@ -162,8 +165,17 @@ def table() -> str:
     return "\n".join(lines) + "\n"
 
 
+def layers() -> str:
+    lines = ["| layer | what is wrong | clause |", "| --- | --- | --- |"]
+    for layer, clause in LIVE_ZOO.items():
+        told = " ".join((layer.__doc__ or "").split()).removesuffix(".")
+        lines.append(f"| `{layer.__name__}` | {told} | {clause} |")
+    return "\n".join(lines) + "\n"
+
+
 def page(text: str) -> str:
-    return _MARKS.sub(lambda found: found["head"] + table() + found["foot"], text)
+    tables = {"coordinator": table(), "layers": layers()}
+    return _MARKS.sub(lambda found: found["head"] + tables[found["name"]] + found["foot"], text)
 
 
 if __name__ == "__main__":

@@ -59,6 +59,41 @@ def test_resume_says_what_it_mended(store: Any) -> None:
     again.close().wait()
 
 
+def test_resume_says_what_was_torn(tmp_path: Path) -> None:
+    with JsonlStore(tmp_path) as store:
+        interrupted(store)
+    (log,) = tmp_path.glob("*/s.jsonl")
+    size = log.stat().st_size
+    with log.open("ab") as file:
+        file.write(b'{"type":"user/mess')
+    with JsonlStore(tmp_path) as store:
+        session = resume(store, "s").wait()
+        assert session.repair is not None
+        assert (session.repair.torn_from_byte, session.repair.torn_bytes) == (size, 18)
+        session.close().wait()
+
+
+def test_what_was_stored_between_load_and_lock_is_loaded(tmp_path: Path) -> None:
+    class Late(JsonlStore):
+        """Another process ends its work between the two."""
+
+        def reopen(self, session_id: str) -> int:
+            with JsonlStore(tmp_path) as other:
+                other.load(session_id)
+                other.append(session_id, [SessionEvent("note", 5, 5, "late")])
+            return super().reopen(session_id)
+
+    with JsonlStore(tmp_path) as store:
+        interrupted(store)
+        store.load("s")
+    with Late(tmp_path) as store:
+        session = resume(store, "s").wait()
+        assert (len(session), session.events(-1)[0].data) == (6, "late")
+        session.append("note", "mine")
+        session.close().wait()
+        assert len(store.load("s").events) == 7
+
+
 def test_a_session_that_was_not_resumed_has_no_repair() -> None:
     assert start().repair is None
 

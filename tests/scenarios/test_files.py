@@ -93,6 +93,7 @@ CASES: list[tuple[bytes, str]] = [
         text_of(**{"class": "gaps"}),
         "class: 'gaps' is not known: use gap, or another of damage, device, durability, ",
     ),
+    (text_of(**{"class": "x" * 5_000}), f"class: '{'x' * 58}… is not known: use one of "),
     (text_of(level="all"), "level: 'all' is not known: use one of none, power, process"),
     (
         text_of(**{"class": None}),

@@ -9,8 +9,16 @@ import pytest
 
 from tests.scenarios import corpus_shapes, found_stores
 from tests.scenarios.make_corpus import repinned
+from torntail.crash.crashes import Crash
+from torntail.crash.disk import EMPTY_IMAGE
+from torntail.crash.oplog import Invoked
+from torntail.drive.target import target_of
+from torntail.explore.crash_calls import CrashCalls
+from torntail.explore.room import scratch_base
 from torntail.judge.capabilities import Capabilities
 from torntail.judge.history import Append, Create, Load
+from torntail.record.scratch import Scratch
+from torntail.record.slots import Slot
 from torntail.scenarios.files import load_scenario
 from torntail.scenarios.format import (
     CrashFault,
@@ -19,7 +27,8 @@ from torntail.scenarios.format import (
     RecordedFinding,
     Scenario,
 )
-from torntail.scenarios.outcome import Replay
+from torntail.scenarios.from_finding import crash_faults
+from torntail.scenarios.outcome import Replay, operations_digest
 from torntail.scenarios.replay import Replayer, StoreChoice, replay
 from torntail.session import SessionEvent, SessionHeader
 
@@ -283,3 +292,20 @@ def test_an_explained_crash_shows_the_disk_and_the_clause() -> None:
     assert any(line.startswith("CR-1 violated in ") for line in told)
     assert "  Nothing acknowledged is lost: |P| ≥ |A|." in told
     assert all(line.isprintable() for line in told)
+
+
+def test_a_crash_in_a_call_that_has_done_nothing_yet_shows_again_exactly() -> None:
+    # Fuzzing crashes one call alone, and so from the moment on at which it has begun.
+    saved = load("durability/no-fsync")
+    target = target_of("tests.zoo.crashing:no_fsync")
+    event = SessionEvent("note", 1, 2, {})
+    plan = (*saved.plan, Append(session="a-2a92a913", events=(event,)))
+    with Scratch(scratch_base()) as scratch, Slot(scratch) as slot:
+        calls = CrashCalls(target, slot)
+        calls.hold(EMPTY_IMAGE)
+        operations = calls.record(plan, None).operations
+        begun = operations.index(Invoked(2)) + 1
+        crash = Crash("ordered", begun, names=(), files=())
+        (fault,) = crash_faults(plan, (crash,), calls)
+    assert (fault.during, fault.crash) == (2, crash)
+    assert fault.operations == operations_digest(operations[:begun])

@@ -584,7 +584,7 @@ def test_a_foreign_database_whose_tables_stand_in_its_log_is_untouched(
 
 
 @pytest.mark.parametrize(
-    "content", [b"x", b"hello world\n" * 9, bytes(4096), b"SQLite format 3\0", log("H T")]
+    "content", [b"xy", b"hello world\n" * 9, bytes(4096), b"SQLite format 3\0", log("H T")]
 )
 def test_a_file_that_is_no_database_is_refused_and_untouched(
     path: Path, tmp_path: Path, content: bytes
@@ -756,6 +756,17 @@ def test_a_creation_torn_in_its_first_page_is_rolled_back(path: Path, written: i
             assert len(second.load(ID).events) == len(events("T"))
         for name in ("whole.db", path.name):
             path.with_name(name).unlink()
+
+
+@pytest.mark.parametrize("byte", [b"S", b"\0", b"g"])
+def test_the_one_byte_that_a_creation_may_leave_is_new(path: Path, byte: bytes) -> None:
+    # SQLite counts it as none when it rolls back; unsynced, a power cut may leave any.
+    path.write_bytes(byte)
+    with SqliteStore(path) as store:
+        assert store.list() == []
+        store.create(HEADER)
+        store.append(ID, events("T"))
+        assert len(store.load(ID).events) == len(events("T"))
 
 
 def test_what_is_no_database_stays_refused_beside_what_is_no_journal(path: Path) -> None:
@@ -1903,3 +1914,23 @@ def test_a_kill_before_any_statement_or_row_loses_and_invents_nothing(
     kills, repairs_cut = map(int, output.split())
     assert kills >= 40
     assert repairs_cut >= 10
+
+
+def test_a_database_that_another_makes_meanwhile_is_no_damage(
+    tmp_path: Path, store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:  # MW-1
+    """It is looked at without a lock while it is half made, and is whole a moment later."""
+    with SqliteStore(tmp_path / "other" / "sessions.db", journal_mode="delete") as other:
+        other.create(SessionHeader("other", 1))
+        other.append("other", events("TS"))
+    whole = (tmp_path / "other" / "sessions.db").read_bytes()
+    path.write_bytes(whole[:5000])
+
+    def has_ended(database: sqlite_database.Database) -> bool:
+        database.path.write_bytes(whole)
+        return False
+
+    monkeypatch.setattr(sqlite_database.Database, "_is_journaled", has_ended)
+    store.create(HEADER)
+    store.append(ID, events("TS"))
+    assert [entry.session_id for entry in store.list()] == ["other", ID]

@@ -19,6 +19,7 @@ from torntail.session import (
     derive_messages,
     turn_grammar_problem,
 )
+from torntail.session import vocabulary as words
 from torntail.session.transcript import Message
 from torntail.stores.contract import SessionNotFound, StoreError
 
@@ -78,6 +79,14 @@ class ClosesWithoutDraining(Layer):
         def close(self) -> None:
             self.session._closing = True
             write_behind(self).claim.free()
+
+
+class FlushesLater(Layer):
+    """A flush stores nothing; what it should have stored goes with the next turn/end or close."""
+
+    class session(Waiting):
+        def flush(self) -> None:
+            return
 
 
 class SwallowsAFailure(Layer):
@@ -230,6 +239,16 @@ class TakesResultsWithoutCalls(Layer):
 
     def changed(self, waiting: Waiting) -> Waiting:
         return blind_to(waiting, "without an earlier tool/call")
+
+
+class RefusesOtherTypes(Layer):
+    """A type that is not in the vocabulary is refused."""
+
+    class session(Waiting):
+        def append(self, event_type: str, data: Any, surface_op: Any = None) -> SessionEvent:
+            if event_type not in words.EVENT_TYPES:
+                raise ValueError(f"unknown type {event_type!r}")
+            return super().append(event_type, data, surface_op)
 
 
 class RefusesLoadedLogs(Layer):
@@ -453,6 +472,7 @@ LIVE_ZOO: Final[dict[type[Layer], str]] = {
     WaitsAtTurnEnd: "LV-1",
     DrainsAtFlushOnly: "LV-1",
     ClosesWithoutDraining: "LV-1",
+    FlushesLater: "LV-1",
     SwallowsAFailure: "LV-1",
     ForgetsWhatFailed: "LV-1",
     NeverReopens: "LV-1",
@@ -463,6 +483,7 @@ LIVE_ZOO: Final[dict[type[Layer], str]] = {
     AcceptsAnything: "LV-2",
     LooksAtNoNumbers: "LV-2",
     TakesResultsWithoutCalls: "LV-2",
+    RefusesOtherTypes: "LV-2",
     RefusesLoadedLogs: "LV-2",
     BeginsAgainAtTurnOne: "LV-3",
     AppendsItsSeedAgain: "LV-3",

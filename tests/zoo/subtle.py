@@ -58,6 +58,17 @@ class loads_the_first_thousand(PlainStore):
         return path, scan, header, events[:1000]
 
 
+@_animal("RW-1")
+class drops_what_it_has_just_read(PlainStore):
+    def read(self, session_id: str) -> tuple[Path, LogScan, SessionHeader, Events]:
+        path, scan, header, events = super().read(session_id)
+        kept: Events = []
+        for event in events:
+            if not kept or msgspec.structs.replace(event, seq=kept[-1].seq) != kept[-1]:
+                kept.append(event)
+        return path, scan, header, kept
+
+
 def _poor(header: SessionHeader) -> SessionHeader:
     return SessionHeader(header.id, header.created_at, cwd=header.cwd, version=header.version)
 

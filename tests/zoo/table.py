@@ -10,11 +10,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tests.zoo import crashing, devices, io_errors, reaching
+from tests.zoo import crashing, devices, io_errors, reaching, writers
+from torntail import certify
 from torntail.drive.target import target_of
 from torntail.explore.crash_shard import CrashFinding, Share, crash_share
 from torntail.explore.device_shard import device_share
 from torntail.explore.io_shard import IoFinding, io_share
+from torntail.explore.writers_plans import writers_plans
 from torntail.record.scratch import Scratch
 from torntail.record.slots import Slot
 
@@ -28,6 +30,7 @@ ZOO: dict[str, str] = {
     **reaching.ZOO,
     **{target: clause for target, clause in devices.ZOO.items() if clause is not None},
     **io_errors.ZOO,
+    **writers.ZOO,
 }
 
 HEAD = """\
@@ -38,8 +41,9 @@ out, or done in the wrong order, and is caught by the clause beside it. *Images*
 disks that were loaded in one process with seed 0 until the first violation of that clause;
 *model* is that of the crash that showed it, or of the crashes one after the other. What breaks only
 in work of a certain size or shape was given that plan alone. Then come
-[device faults](crashes.md#device-faults), and [I/O errors](io-errors.md), where *images* counts the
-runs in which the disk said no. Made by `python -m tests.zoo.table`.
+[device faults](crashes.md#device-faults), [I/O errors](io-errors.md), where *images* counts runs in
+which the disk said no, and [several writers](writers.md), where it counts the histories of the
+clause. Made by `python -m tests.zoo.table`.
 
 | store | what is wrong | clause | images | plan | model |
 | --- | --- | --- | ---: | --- | --- |
@@ -86,6 +90,15 @@ def first_struck(target: str, clause: str) -> IoFinding | None:
     return next((one for one in found if one.clause == clause), None)
 
 
+def caught_among_writers(target: str, clause: str) -> tuple[int, str]:
+    """How many histories of a clause it takes to see it violated, and the name of the last."""
+    finding = certify(target, only=[clause], runs=None, call_timeout=5.0).findings[0]
+    assert finding.clause == clause, target
+    plans = writers_plans(0, target_of(target).capabilities)
+    names = [plan.name for plan in plans if plan.clause == clause]
+    return names.index(finding.case) + 1, finding.case
+
+
 def store_class(target: str) -> Any:
     """The class behind a target, whose name the decorator gave to its factory."""
     factory: Any = target_of(target).factory
@@ -103,6 +116,9 @@ def row(target: str, clause: str) -> str:
             f"| `{name_of(target)}` | {told} | {clause} | {struck.runs_until_found} | "
             f"{struck.plan} | {model} |"
         )
+    if target in writers.ZOO:
+        count, name = caught_among_writers(target, clause)
+        return f"| `{name_of(target)}` | {told} | {clause} | {count} | {name} | several writers |"
     finding = first_finding(target, clause)
     assert finding is not None, target
     model = " then ".join(crash.model for crash in finding.chain) or "device fault"

@@ -62,7 +62,8 @@ _CACHED_BYTES: Final = 1 << 16
 class Driver:
     """A command that is a driver: the process that serves it now, or a new one after a breach.
 
-    Raises `DriverError` from `process` where there is none to be had. `close` ends it.
+    With `lingers`, what a process of it started outlives that process until `close`. Raises
+    `DriverError` from `process` where there is none to be had. `close` ends it.
     """
 
     def __init__(
@@ -72,8 +73,10 @@ class Driver:
         seconds: float = 30.0,
         environment: Mapping[str, str] | None = None,
         directory: Path | str | None = None,
+        lingers: bool = False,
     ) -> None:
         self.command = tuple(command)
+        self._lingers = lingers
         self._seconds = seconds
         self.environment = environment
         self.directory = directory
@@ -92,6 +95,7 @@ class Driver:
                 seconds=self._seconds,
                 environment=self.environment,
                 directory=self.directory,
+                lingers=self._lingers,
             )
             self._holder.append(self._process)
             self.started += 1

@@ -98,6 +98,10 @@ class Conversation:
 
         Each answer may take `seconds`, counted from the one before. Raises `Broken`.
         """
+        yield from self.answers(self.post(requests), requests, seconds)
+
+    def post(self, requests: Sequence[tuple[str, dict[str, Any]]]) -> range:
+        """Sends requests at once; gives their ids. Raises `Broken`."""
         if self.broken is not None:
             raise Broken(gone(self.broken))
         first = self._number
@@ -107,8 +111,16 @@ class Conversation:
         )
         self._number += len(requests)
         self.lines.post(text)
+        return range(first, self._number)
+
+    def answers(
+        self, numbers: range, requests: Sequence[tuple[str, dict[str, Any]]], seconds: float
+    ) -> Iterator[Reply]:
+        """Waits for the answers to requests that were sent, in order of the requests."""
+        if self.broken is not None:
+            raise Broken(gone(self.broken))
         answers: dict[int, Reply] = {}
-        for number, (call, _) in enumerate(requests, first):
+        for number, (call, _) in zip(numbers, requests, strict=True):
             while number not in answers:
                 answered, reply = self._answer(call, seconds)
                 if answered in answers or not number <= answered < self._number:

@@ -53,7 +53,8 @@ class Ended(NamedTuple):
 class DriverProcess:
     """A running driver, and what it said of itself.
 
-    Raises `DriverError` where the command cannot be run or does not greet, within `seconds`.
+    With `lingers`, what it started outlives it until `kill`. Raises `DriverError` where the command
+    cannot be run or does not greet, within `seconds`.
     """
 
     def __init__(
@@ -64,8 +65,10 @@ class DriverProcess:
         environment: Mapping[str, str] | None = None,
         directory: Path | str | None = None,
         greet: bool = True,
+        lingers: bool = False,
     ) -> None:
         self.command = tuple(command)
+        self._options = ("--lingers",) if lingers else ()
         self.lock = threading.RLock()
         self._ended: Ended | None = None
         self._line, theirs = socket.socketpair()
@@ -94,7 +97,11 @@ class DriverProcess:
     ) -> None:
         number = theirs.fileno()
         self._keeper = subprocess.Popen(
-            [sys.executable, "-I", "-S", keeper.__file__, str(number), *self.command],
+            [
+                *(sys.executable, "-I", "-S", keeper.__file__, str(number)),
+                *self._options,
+                *self.command,
+            ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -141,6 +148,16 @@ class DriverProcess:
             except Broken as error:
                 raise Broken(self._end_for(error.outcome)) from None
 
+    def hear(
+        self, numbers: range, requests: Sequence[tuple[str, dict[str, Any]]], seconds: float
+    ) -> Iterator[Reply]:
+        """The answers to requests that `conversation.post` has sent; as `ask_all`."""
+        with self.lock:
+            try:
+                yield from self.conversation.answers(numbers, requests, seconds)
+            except Broken as error:
+                raise Broken(self._end_for(error.outcome)) from None
+
     def _end_for(self, outcome: BreakOutcome) -> BreakOutcome:
         if self._ended is not None:
             return outcome
@@ -163,6 +180,10 @@ class DriverProcess:
         return f"; it wrote last: {text}" if text else ""
 
     # --- the end --------------------------------------------------------------------------------
+
+    def ended(self, seconds: float) -> Ended | None:
+        """How it ended by itself, or by a signal, once it has; None if it has not in time."""
+        return self._wait(seconds)
 
     def end(self, seconds: float) -> Ended | None:
         """Ends its input and waits for it to end by itself; None if it does not, and it is killed.

@@ -1,11 +1,13 @@
 """Runs one command and sees to it that nothing of it is left: a process of its own.
 
-    python -I -S keeper.py SOCKET COMMAND…
+    python -I -S keeper.py SOCKET [--lingers] COMMAND…
 
 The command gets a session of its own, so that it has no terminal and Ctrl-C is not for it, and the
 standard streams of this process. When it ends, when the other end of the socket says so or is
 closed, and so also when its owner dies, all its descendants are killed, those that became daemons,
 too. Says in marshalled dictionaries, each behind its length, how the command began and ended.
+With `--lingers` that is said at once, and all else comes with the end of the other end: until then
+what the command started lives on, and the command itself is dead but not yet reaped.
 Imports nothing of torntail. Off Linux descendants that left the process group are not found.
 """
 
@@ -28,7 +30,8 @@ def main() -> None:
     """Runs the command named on the command line."""
     line = socket.socket(fileno=int(sys.argv[1]))
     line.set_inheritable(False)
-    command = sys.argv[2:]
+    lingers = sys.argv[2] == "--lingers"
+    command = sys.argv[3:] if lingers else sys.argv[2:]
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_BECOME_REAPER, 1, 0, 0, 0)
     heard, rang = os.pipe()
@@ -51,13 +54,26 @@ def main() -> None:
         ready = select.select([line.fileno(), heard], [], [])[0]
         if heard in ready:
             os.read(heard, 4096)
-        status = _reap(child)
+        status = _ended(child) if lingers else _reap(child)
         if line.fileno() in ready:
             break
+    if lingers and status is not None:
+        _say(line, {"code": os.waitstatus_to_exitcode(status), "left": 0})
+        select.select([line.fileno()], [], [])
+        _kill_all(child, True)
+        return
     left = len(_descendants()) if status is not None else 0
     own = _kill_all(child, status is not None)
     status = own if status is None else status
     _say(line, {"code": os.waitstatus_to_exitcode(status or 0), "left": left})
+
+
+def _ended(child: int) -> int | None:
+    """The status of the command, if it has ended; it is left as it is, for others to see."""
+    found = os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    if found is None:
+        return None
+    return found.si_status << 8 if found.si_code == os.CLD_EXITED else found.si_status
 
 
 def _reap(child: int) -> int | None:

@@ -274,7 +274,7 @@ def _check_signature(title: str, factory: Factory) -> None:
     except TypeError as error:
         raise TargetError(
             f"{title} cannot be called with one argument, the directory (pathlib.Path): {error}"
-        ) from error
+        ) from None
     except ValueError:
         pass  # Some built-in callables have no signature; calling them will tell.
 

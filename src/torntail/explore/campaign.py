@@ -7,6 +7,7 @@ reports consume. Does not decide whether a clause was kept (`judge`), how a viol
 
 from __future__ import annotations
 
+import contextlib
 import platform
 import shlex
 import time
@@ -40,6 +41,7 @@ from torntail.explore.room import case_scratch
 from torntail.explore.script import Case
 from torntail.explore.surroundings import Surroundings
 from torntail.explore.witness import Runs
+from torntail.explore.writers_part import WritersPart
 from torntail.judge.capabilities import Capabilities
 from torntail.judge.clauses import check_selector
 from torntail.judge.history import Damage, History
@@ -216,12 +218,15 @@ class _Campaign:
                 self._tally.plan(case.clauses)
             baseline_error = runner.baseline_error(self._order.seed)
             if baseline_error is None:
-                progress(CampaignStarted(self._target.name, len(cases)))
+                writers = self._writers(scratch, onlooker)
+                progress(CampaignStarted(self._target.name, len(cases) + len(writers.plans)))
                 for case in cases:
-                    if self._budget is not None and time.monotonic() - started > self._budget:
+                    if self._is_over(started):
                         notes.append(f"the budget of {self._budget:g} s ended before {case.name}")
                         break
                     progress(self._run_case(runner, case))
+                if not self._is_over(started):
+                    self._run_writers(writers, progress)
             notes += self._surroundings.habits
         if baseline_error is None:
             crashed = crash_part(
@@ -242,6 +247,9 @@ class _Campaign:
         certificate = self._certificate(baseline_error, notes)
         progress(CampaignEnded(certificate, time.monotonic() - started))
         return certificate
+
+    def _is_over(self, started: float) -> bool:
+        return self._budget is not None and time.monotonic() - started > self._budget
 
     def _certificate(self, baseline_error: str | None, notes: list[str]) -> Certificate:
         claimed = self._target.capabilities.durability
@@ -311,6 +319,31 @@ class _Campaign:
         self._counts["damages"] += sum(isinstance(o.operation, Damage) for o in history)
         findings = tuple(self._new_findings(runner, case, history, judging))
         return CaseEnded(case.name, case.clauses, len(judging.judgements), findings)
+
+    def _writers(self, scratch: Path, onlooker: Onlooker) -> WritersPart:
+        return WritersPart(
+            self._target,
+            self._request,
+            seed=self._order.seed,
+            durability=self._order.durability,
+            call_timeout=self._order.call_timeout,
+            scratch=scratch,
+            onlooker=onlooker,
+            tally=self._tally,
+            command=self._command,
+            runs=self._runs,
+        )
+
+    def _run_writers(self, writers: WritersPart, progress: Progress) -> None:
+        try:
+            with contextlib.closing(writers.run()) as histories:
+                for ended, steps in histories:
+                    self._counts["cases"] += 1
+                    self._counts["operations"] += steps
+                    self._counts["judgements"] += ended.judgements
+                    progress(ended)
+        finally:
+            self._findings |= writers.findings
 
     def _new_findings(
         self, runner: CaseRunner, case: Case, history: History, judging: Judging

@@ -21,6 +21,7 @@ from torntail.explore.live_words import (
     assistant,
     chunk,
     events_of,
+    expect_kept,
     expect_stored,
     flush,
     same,
@@ -128,11 +129,9 @@ def resume_goes_on_where_the_log_ends(layer: LiveLayer) -> None:
         say(session, turn_start(2), turn_end(2))
     except Exception as error:
         raise LiveFinding("LV-3", f"turn 2 does not follow turn 1: {error}") from error
-    flush("LV-3", session, "the flush of a resumed session")
-    expect_stored("LV-3", store, session, "after resume")
+    expect_kept("LV-3", store, session, "of a resumed session")
     seqs = [event.seq for event in store.stored("a")]
     expect("LV-3", seqs == [*range(len(before) + 2)], "seqs do not go on")
-    session.close()
 
 
 def resume_closes_the_interrupted_turn(layer: LiveLayer) -> None:
@@ -147,9 +146,7 @@ def resume_closes_the_interrupted_turn(layer: LiveLayer) -> None:
         say(session, turn_start(2))
     except Exception as error:
         raise LiveFinding("LV-3", f"turn 2 does not follow turn 1: {error}") from error
-    flush("LV-3", session, "the flush of a resumed session")
-    expect_stored("LV-3", store, session, "after resume")
-    session.close()
+    expect_kept("LV-3", store, session, "of a resumed session")
 
 
 def resume_again_and_again(layer: LiveLayer) -> None:
@@ -174,8 +171,9 @@ def resume_of_a_running_session_is_refused(layer: LiveLayer) -> None:
     session = layer.start(store, "a")
     say(session, *OPEN)
     session.flush()
+    before = store.stored("a")
     refused("LV-3", lambda: layer.resume(store, "a"), "a running session is resumed")
-    expect("LV-3", len(store.stored("a")) == len(OPEN), "the running session was repaired")
+    expect("LV-3", same(store.stored("a"), before), "the running session was repaired")
     session.close()
 
 
@@ -227,10 +225,8 @@ def a_fork_knows_only_what_is_stored(layer: LiveLayer) -> None:
     seed_length = child.header.seed_length
     expect("LV-4", seed_length == 3, f"a fork copied {seed_length} events where 3 are stored")
     expect("LV-4", same(store.stored("a"), stored), "a fork changed its source")
-    flush("LV-4", source, "the flush of the source")
-    expect_stored("LV-4", store, source, "of the source")
     child.close()
-    source.close()
+    expect_kept("LV-4", store, source, "of the source")
 
 
 def a_fork_is_durable_before_it_is_announced(layer: LiveLayer) -> None:
@@ -252,10 +248,8 @@ def a_fork_goes_on(layer: LiveLayer) -> None:
         say(child, turn_start(2), user("in the child"), turn_end(2))
     except Exception as error:
         raise LiveFinding("LV-4", f"turn 2 does not follow in a fork: {error}") from error
-    flush("LV-4", child, "the flush of a fork")
-    expect_stored("LV-4", store, child, "of the fork", "b")
+    expect_kept("LV-4", store, child, "of a fork", "b")
     expect("LV-4", same(store.stored("a"), cut), "a fork changed its source")
-    child.close()
 
 
 # --- LV-5 ---------------------------------------------------------------------------------------
@@ -300,7 +294,7 @@ def the_history_is_never_stored(layer: LiveLayer) -> None:
     messages.clear()
     _expect_derived(session)
     session.flush()
-    expect("LV-5", len(store.stored("a")) == len(TURN), "something else than the log was stored")
+    expect("LV-5", len(store.stored("a")) <= len(TURN), "something else than the log was stored")
     session.close()
 
 

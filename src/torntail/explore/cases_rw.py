@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+import msgspec
+
 from torntail.explore.script import CaseBook, Script
 from torntail.judge.history import (
     Append,
@@ -82,6 +84,22 @@ def batches_of_many_sizes(script: Script) -> None:
     log = script.session()
     for size in (1, 2, 7, 40, 150, 1300):
         log.append(" ".join(["X:note"] * size), "RW-1")
+    script.reopen()
+    log.load("RW-1")
+
+
+@_case("RW-1")
+def equal_neighbours_come_back(script: Script) -> None:
+    # Alone, across two batches, and in one: only seq tells them apart.
+    log = script.session()
+    first = log.write("X:note")[0]
+    for size in (1, 1, 3):
+        count = len(log.events)
+        batch = [msgspec.structs.replace(first, seq=count + index) for index in range(size)]
+        log.append(batch, "RW-1")
+    log.append("X:note", "RW-1")
+    log.load("RW-1")
+    log.inspect("RW-1")
     script.reopen()
     log.load("RW-1")
 

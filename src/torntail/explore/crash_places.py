@@ -60,12 +60,18 @@ def ledgers_of(
 
 
 def places_of(
-    disk: Disk, model: Model, operations: Sequence[Operation], ledgers: Sequence[Ledger]
+    disk: Disk,
+    model: Model,
+    operations: Sequence[Operation],
+    ledgers: Sequence[Ledger],
+    *,
+    begun: bool = False,
 ) -> Iterator[Place]:
     """The moments worth a crash, each with the strictest ledger its disk has, and the call.
 
     A mark changes no disk: an acknowledgement makes the debt stricter, so the moment before it is
-    left out; an invocation makes it milder, so the moment after it is.
+    left out; an invocation makes it milder, so the moment after it is, unless `begun` asks for the
+    moment at which a call has begun and done nothing: who crashes one call alone starts there.
     """
     step = 0
     call = -1
@@ -76,7 +82,8 @@ def places_of(
             step += 1
             if isinstance(operation, Invoked):
                 call = operation.call
-                continue
+                if not begun:
+                    continue
         following = operations[moment.position] if moment.position < len(operations) else None
         if moment.torn is None and isinstance(following, Acknowledged):
             continue

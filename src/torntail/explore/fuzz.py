@@ -41,7 +41,7 @@ from torntail.explore.fuzz_worker import read_trail
 from torntail.explore.room import case_scratch, scratch_base
 from torntail.record.scratch import Scratch
 
-__all__ = ["NotSaved", "Terminated", "fuzz"]
+__all__ = ["HANG_SECONDS", "NotSaved", "Terminated", "fuzz"]
 
 DEFAULT_SECONDS: Final = 60.0
 HANG_SECONDS: Final = 10.0

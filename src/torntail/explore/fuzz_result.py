@@ -32,12 +32,16 @@ _AIMED_AT: Final = frozenset({"CL", "CR", "DM", "IO"})
 
 @dataclass(slots=True)
 class KeptFinding:
-    """A finding with where its witness and its scenario are, if they were kept."""
+    """A finding with where its witness and its scenario are, if they were kept.
+
+    `doubt` says why the scenario is not known to show it again, if it was replayed and did not.
+    """
 
     finding: FuzzFinding
     witness: Path | None = None
     scenario: Path | None = None
     new: bool = True
+    doubt: str = ""
 
 
 @dataclass(slots=True)

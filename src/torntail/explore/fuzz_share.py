@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 import msgspec
-from hypothesis import HealthCheck, Phase, Verbosity, seed, settings
+from hypothesis import HealthCheck, Phase, Verbosity, configuration, seed, settings
 from hypothesis.errors import Flaky
 from hypothesis.stateful import run_state_machine_as_test
 
@@ -26,6 +27,7 @@ from torntail.explore.fuzz_messages import CORPUS_FORMAT, CorpusPlan, FuzzReport
 from torntail.explore.fuzz_shrink import smaller
 from torntail.explore.fuzz_trial import Reach, Trial
 from torntail.explore.machine import STEPS, SessionMachine
+from torntail.explore.room import case_scratch, lacks_room, no_room_in
 
 __all__ = ["ROUND_EXAMPLES", "TimeIsUp", "fuzz_share", "round_seed"]
 
@@ -106,6 +108,13 @@ class _Share:
     def heard(self, finding: FuzzFinding) -> None:
         """A fault was seen; the first of its cause is told now and made small after the plan."""
         if finding.cause in self.causes:
+            return
+        path = self.bench.live_slot.path
+        if finding.fault is None and lacks_room(path, finding.sentence):
+            # The scratch space is full, and the store is not to blame for what comes of that.
+            told = str(no_room_in(path))
+            if told not in self.bench.harness_errors:
+                self.bench.harness_errors.append(told)
             return
         of_clause = sum(cause.startswith(f"{finding.clause}") for cause in self.causes)
         if of_clause >= _CAUSES_PER_CLAUSE:
@@ -244,5 +253,24 @@ def fuzz_share(
     `interesting` gets plans that reached something new, `tick` the state after each call and
     moment, `note` what a person should know.
     """
-    report = _Share(bench, share, found, interesting, tick, note).run()
+    if lacks_room(bench.live_slot.path, ""):
+        # Stores would refuse what is asked of them, and nothing would come of it.
+        bench.harness_errors.append(str(no_room_in(bench.live_slot.path)))
+    with _nothing_kept_by_hypothesis():
+        report = _Share(bench, share, found, interesting, tick, note).run()
     return msgspec.structs.replace(report, done=True)
+
+
+@contextmanager
+def _nothing_kept_by_hypothesis() -> Iterator[None]:
+    """What it writes down of the sources it reads goes to scratch space, then away.
+
+    Otherwise a folder `.hypothesis` would be left where the command was called.
+    """
+    before = getattr(configuration, "__hypothesis_home_directory", None)
+    with case_scratch() as folder:
+        configuration.set_hypothesis_home_dir(folder)
+        try:
+            yield
+        finally:
+            configuration.set_hypothesis_home_dir(before)

@@ -25,7 +25,7 @@ from torntail.explore.io_trials import Trial, plan_base, repair_bases, trials_of
 from torntail.explore.plans import crash_plan, crash_plans
 from torntail.explore.room import lacks_room, no_room_in
 from torntail.explore.script import Case
-from torntail.judge.history import Operation
+from torntail.judge.history import Append, Operation, Returned
 from torntail.judge.io_steps import IoStep, Taking
 from torntail.record.inprocess import RecordingFailed
 from torntail.record.slots import Slot
@@ -206,9 +206,24 @@ def io_finding_of(violation: IoViolation, runs: int) -> IoFinding:
         crash=violation.crash,
         files={_printable(path): content for path, content in image.files.items()},
         directories=tuple(sorted(map(_printable, image.directories))),
-        acknowledged=0 if violation.standing is None else len(violation.standing.acknowledged),
+        acknowledged=_acknowledged(violation),
         cause=_cause(violation),
         runs_until_found=runs,
+    )
+
+
+def _acknowledged(violation: IoViolation) -> int:
+    """How many events of the session were acknowledged by then."""
+    if violation.standing is not None:
+        return len(violation.standing.acknowledged)
+    session = violation.breach.session
+    before = violation.base.standings.get(session)
+    return (0 if before is None else len(before.acknowledged)) + sum(
+        len(step.call.events)
+        for step in violation.steps
+        if isinstance(step.call, Append)
+        and step.call.session == session
+        and isinstance(step.outcome, Returned)
     )
 
 

@@ -22,6 +22,7 @@ __all__ = [
     "assistant",
     "chunk",
     "events_of",
+    "expect_kept",
     "expect_stored",
     "flush",
     "same",
@@ -125,6 +126,18 @@ def flush(clause: str, session: LiveSession, what: str) -> None:
         session.flush()
     except Exception as error:
         raise LiveFinding(clause, f"{what} raises {error!r}") from error
+
+
+def expect_kept(
+    clause: str, store: TroubledStore, session: LiveSession, whose: str, session_id: str = "a"
+) -> None:
+    """Ends a session: storage must hold its log, if not after the flush then after the close.
+
+    For the clauses that do not say which of the two drains.
+    """
+    flush(clause, session, f"the flush {whose}")
+    session.close()
+    expect_stored(clause, store, session, f"after the end {whose}", session_id)
 
 
 def expect_stored(

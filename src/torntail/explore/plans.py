@@ -26,6 +26,7 @@ __all__ = ["UnknownPlanError", "crash_plan", "crash_plans", "is_sparse"]
 _SMALL_STEPS: Final = 4
 _LARGE_STEPS: Final = 14
 _LONG_LINE_BYTES: Final = 110_000
+_EQUAL_SHARE: Final = 0.3
 _ODD_TEXTS: Final = (
     "\u2028\u2029\u0085",
     "\x00",
@@ -223,6 +224,8 @@ class _Improvisation:
     def __init__(self, script: Script) -> None:
         self.script = script
         self.chance: random.Random = script.random
+        # Of its own, so that what else a plan holds does not hang on it.
+        self.repeats = random.Random(f"{script.token}/repeats")
         self.logs: list[Log] = []
         self.waiting: dict[str, list[str]] = {}
         self.calls = 0
@@ -293,7 +296,17 @@ class _Improvisation:
                 self.waiting[log.id] = names
                 words = "A:" + ",".join(names)
         events = log.write(words)
-        log.append([self._varied(event) for event in events])
+        log.append(self._repeated(log, [self._varied(event) for event in events]))
+
+    def _repeated(self, log: Log, events: list[SessionEvent]) -> list[SessionEvent]:
+        """With chunks that are equal to the one before them, but for seq, as a model sends them."""
+        before = log.events[-1] if log.events else None
+        for index, event in enumerate(events):
+            same = before is not None and before.type == event.type == "assistant/chunk"
+            if same and before is not None and self.repeats.random() < _EQUAL_SHARE:
+                events[index] = event = msgspec.structs.replace(before, seq=event.seq)
+            before = event
+        return events
 
     def _varied(self, event: SessionEvent) -> SessionEvent:
         draw = self.chance.random()

@@ -22,6 +22,7 @@ from torntail.record.tree import ForeignEntry
 __all__ = [
     "SCRATCH_VARIABLE",
     "NoRoom",
+    "NoRoomLeft",
     "case_scratch",
     "lacks_room",
     "no_room_in",
@@ -39,7 +40,18 @@ _FULL: Final = (os.strerror(errno.ENOSPC), os.strerror(errno.EDQUOT), "disk is f
 
 
 class NoRoom(HarnessError):
-    """There is no scratch space, or none left; the text says what to set."""
+    """There is no scratch space, or none left; the text says what to set.
+
+    `exit_code`: a place that is none is a mistake in the call, one that is full leaves all unknown.
+    """
+
+    exit_code = 2
+
+
+class NoRoomLeft(NoRoom):
+    """Scratch space is full."""
+
+    exit_code = 3
 
 
 def scratch_base() -> Path | None:
@@ -52,9 +64,10 @@ def scratch_base() -> Path | None:
     return Path(named)
 
 
-def no_room_in(path: str | Path) -> NoRoom:
+def no_room_in(path: str | Path) -> NoRoomLeft:
     """What is to be said where scratch space is full."""
-    return NoRoom(f"no room left in {path}: set {SCRATCH_VARIABLE} to a directory with more room")
+    advice = f"set {SCRATCH_VARIABLE} to a directory with more room"
+    return NoRoomLeft(f"no room left in {path}: {advice}")
 
 
 def lacks_room(path: str | Path, text: str) -> bool:

@@ -39,7 +39,7 @@ from torntail.judge.history import (
     TogetherOutcome,
 )
 
-__all__ = ["Runs", "describe_steps", "keep_history"]
+__all__ = ["Runs", "describe_call", "describe_steps", "keep_history"]
 
 _MAXIMUM_HISTORY_CHARACTERS = 4 << 20
 
@@ -76,6 +76,12 @@ def describe_steps(operations: Sequence[Operation], history: History | None) -> 
             line += _outcome(history[index].outcome)
         lines.append(line)
     return tuple(lines)
+
+
+def describe_call(operation: Operation | None, outcome: Any) -> str:
+    """An operation, what came of it, or both, in one line."""
+    told = "" if operation is None else _operation(operation)
+    return told if outcome is None else told + _outcome(outcome)
 
 
 def keep_history(

@@ -23,6 +23,8 @@ __all__ = ["WorkerProcess"]
 class _Report(Protocol):
     @property
     def moved(self) -> int: ...
+    @property
+    def done(self) -> bool: ...
 
 
 ReportType = TypeVar("ReportType", bound=_Report)
@@ -84,7 +86,9 @@ class WorkerProcess(ABC, Generic[MessageType, ReportType]):
         for message in messages:
             error, report = self.told(message)
             self.error = error or self.error
-            if report is not None:
+            # A beat that waited while the last report was written tells an older state, in which
+            # the work is not done: a worker that ends then would be taken for lost.
+            if report is not None and not self.report.done:
                 self.report = report
                 if report.moved != self.moved:
                     self.moved, self.moved_at = report.moved, time.monotonic()

@@ -97,6 +97,13 @@ OBLIGATIONS: Final[Mapping[str, tuple[Obligation, ...]]] = {
     "IO-4": _met("a write came short", "space came back"),
     "IO-5": _met("a repair could not be written"),
     "IO-6": _met("a file was taken from under a live writer"),
+    "MW-1": _met("an append under another's lock", "a stopped writer went on",
+                 "two appends at once"),
+    "MW-2": _met("a writer was killed that held the session"),
+    "MW-3": (*_met("a load under a live writer"),
+             Obligation(("an open turn was shown closed",), ("profile=session", "repairs=load"))),
+    "MW-4": _met("a stale cursor"),
+    "MW-5": _met("another had the first seq", "an append went on", "two appends at once"),
 }  # fmt: skip
 """Each clause that is exercised so far, with what must have occurred."""
 

@@ -49,12 +49,13 @@ State: TypeAlias = Literal[
 
 StoreLevel: TypeAlias = Literal["none", "process", "power"]
 
-_BUILT: Final = frozenset({"RW", "CL", "DM", "CR", "IO"})
+_BUILT: Final = frozenset({"RW", "CL", "DM", "CR", "IO", "MW"})
 _LEVELS: Final = ("none", "process", "power")
 
 LIMITS: Final = (
-    "groups MW and LV are not exercised yet: nothing is said about several writers or live "
-    "sessions",
+    "group LV is not exercised: nothing is said about live sessions",
+    "several writers are processes on one machine that take turns, or do the same at once; a child "
+    "that lives on is forked of a Python store only; want of permission for a lock is not tried",
     "damage is made between calls, with the store closed; not while it runs",
     "crashes are those of the models kill, ordered and posix over the plans that were run; bytes "
     "that an fsync has made durable are taken to stay (device faults are not part of this)",
@@ -169,6 +170,7 @@ class Tally:
         self._harness_errors: list[str] = []
         self._uncrashed: str | None = "no crash was tried"
         self._unstruck: str | None = None
+        self._unshared: str | None = None
 
     @property
     def flips(self) -> tuple[int, int]:
@@ -233,6 +235,10 @@ class Tally:
         """No I/O error could be tried, for a reason that the certificate gives."""
         self._unstruck = reason
 
+    def not_shared(self, reason: str) -> None:
+        """No second process could open the store, for a reason that the certificate gives."""
+        self._unshared = reason
+
     def harness_error(self, text: str) -> None:
         """A case proved nothing because of torntail itself: no clause may pass on it (VD-6)."""
         self._harness_errors.append(text)
@@ -264,6 +270,8 @@ class Tally:
         untried = self._uncrashed if clause.group in ("CR", "IO") else None
         if clause.group == "IO":
             untried = untried or self._unstruck
+        elif clause.group == "MW":
+            untried = self._unshared
         if untried is not None:
             # By default what cannot be seen is said; asked for by name, it is missing.
             state = "unknown" if self._request.explicit_level else "not exercised yet"

@@ -73,8 +73,8 @@ class FuzzProgress:
 
 
 def replay_command(result: FuzzResult, kept: KeptFinding) -> str | None:
-    """The command that shows a finding again; None if it was not saved."""
-    if kept.scenario is None:
+    """The command that shows a finding again; None if it was not saved, or does not show so."""
+    if kept.scenario is None or kept.doubt:
         return None
     words = ["torntail", "replay", kept.scenario.as_posix(), "--store", result.target.name]
     return shlex.join(words)
@@ -149,10 +149,13 @@ def _print_finding(console: Console, result: FuzzResult, kept: KeptFinding, stor
         console.print(Text(f"  {printable(line, 1000)}"))
     if kept.witness is not None:
         console.out(f"  witness: {printable(kept.witness.as_posix())}", highlight=False)
-    command = replay_command(result, kept)
-    if command is not None:
+    if kept.scenario is not None:
         known = "" if kept.new else " (was saved before)"
         console.out(f"  saved: {printable(str(kept.scenario))}{known}", highlight=False)
+    if kept.doubt:
+        console.print(Text(f"  {printable(kept.doubt, 1000)}", "yellow"))
+    command = replay_command(result, kept)
+    if command is not None:
         console.out(f"  {command}", highlight=False)
 
 
@@ -170,8 +173,8 @@ def _print_verdict(console: Console, result: FuzzResult, again: str) -> None:
             console.print(Text("no finding", "green"))
         return
     console.print(Text(f"{found} finding{'' if found == 1 else 's'}", "bold red"))
-    first = next((kept for kept in result.findings if kept.scenario is not None), None)
-    command = again if first is None else replay_command(result, first)
-    if found > 1:
+    commands = [replay_command(result, kept) for kept in result.findings]
+    shown = [command for command in commands if command is not None]
+    if shown and found > 1:
         console.print(f"(the first of {found})")
-    console.out(command, highlight=False)
+    console.out(shown[0] if shown else again, highlight=False)

@@ -1,7 +1,7 @@
 """Which sessions run in this process, over which store: one live session of an id at a time.
 
-Between processes, the store's own lock decides. An id is free again when its session is closed, or
-was forgotten without anything left to be stored.
+Between processes, the store's own lock decides. An id is free again when its session is closed or
+given up, or was forgotten and what it held has been drained.
 """
 
 from __future__ import annotations

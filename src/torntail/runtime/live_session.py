@@ -70,7 +70,7 @@ class Session:
         self._header_line = encode_header(header)
         self._clock = clock
         self.repair: Final = repair
-        # Reentrant: the collector of garbage may end a forgotten session anywhere.
+        # Reentrant: a builder or a clock may look at the session.
         self._lock = threading.RLock()
         self._lines: list[bytes] = []
         self._grammar = TurnGrammar()

@@ -60,10 +60,9 @@ def resume(
 ) -> Work[Session]:
     """The stored session, running again: its interrupted turn closed, its numbers going on.
 
-    `await` it, or `wait()` for it. Takes the writer lock before it loads, so that a session that
-    another process runs is refused (`WriterConflict`) and never repaired under its feet; one that
-    runs in this process is refused with `SessionRunning`. Raises `NoStore` without a store, and
-    what `load` raises.
+    `await` it, or `wait()` for it. Takes the writer's lock at once: a session that another process
+    runs is refused (`WriterConflict`), as is one that runs in this process (`SessionRunning`).
+    Raises `NoStore` without a store, and what `load` and `reopen` raise.
     """
     if store is None:
         raise NoStore("resume", session_id)
@@ -72,9 +71,12 @@ def resume(
 
     def load() -> Session:
         try:
-            if calls.has("reopen"):
-                calls.call("reopen", session_id)
             loaded = calls.call("load", session_id)
+            # Takes the writer's lock, or says who has it; under it nothing changes any more.
+            if calls.has("reopen") and (
+                calls.call("reopen", session_id) != len(loaded.events) or not loaded.repair.durable
+            ):
+                loaded = calls.call("load", session_id)
             if not loaded.repair.durable:
                 reason = loaded.repair.reason or "the store does not say why"
                 raise LiveError(

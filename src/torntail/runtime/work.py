@@ -31,7 +31,8 @@ class Work(Generic[Result]):
         self.loop = loop
 
     def __await__(self) -> Generator[None, None, Result]:
-        return asyncio.shield(asyncio.wrap_future(self._future)).__await__()
+        # The future is running, so that a waiter which is cancelled cannot cancel it.
+        return asyncio.wrap_future(self._future).__await__()
 
     def wait(self, timeout_seconds: float | None = None) -> Result:
         """Blocks until the work is done and gives its result, or raises its error.

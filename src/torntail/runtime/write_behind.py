@@ -8,6 +8,7 @@ A drain that fails keeps the buffer; the next one first asks storage what it hol
 
 from __future__ import annotations
 
+import _thread
 import logging
 import threading
 import time
@@ -26,10 +27,6 @@ __all__ = ["WriteBehind", "WritePolicy"]
 _log: Final = logging.getLogger("torntail.runtime")
 
 _MOST_FAILURES: Final = 8
-
-# Those that hold something unsaved are kept, also when their session is forgotten: an id is not
-# given away while its events are on their way.
-_with_unsaved: Final[set[WriteBehind]] = set()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,8 +92,6 @@ class WriteBehind:
 
     def took(self, size_bytes: int, *, turn_ended: bool) -> None:
         """A line was added to the log."""
-        if not self.unsaved_bytes:
-            _with_unsaved.add(self)
         self.unsaved_bytes += size_bytes
         if turn_ended:
             self._want()
@@ -119,7 +114,16 @@ class WriteBehind:
         return future
 
     def forgotten(self) -> None:
-        """The session is gone without having been closed: what waits is stored all the same."""
+        """The session is gone without having been closed: what waits is stored all the same.
+
+        Its id is free when that has been tried; a failure is logged, for there is nobody to tell.
+        """
+        if self.saved < len(self._lines) and self._refusal is None:
+            # Called by the collector of garbage, which may interrupt anything, the start of a
+            # thread and the holding of a lock included: neither may happen in here.
+            _thread.start_new_thread(self._store_what_waits, ())
+
+    def _store_what_waits(self) -> None:
         with self._changed:
             if self.saved < len(self._lines) and not self._abandoned:
                 self._want()
@@ -130,7 +134,6 @@ class WriteBehind:
             given_up = len(self._lines) - self.saved
             self._abandoned = True
             requests, self._requests = self._requests, []
-            _with_unsaved.discard(self)
             self.claim.free()
         for request in requests:
             request.set_exception(SessionClosed(self._header.id))
@@ -201,15 +204,20 @@ class WriteBehind:
             request.set_exception(error)
 
     def _drain(self) -> None:
-        if self._refusal is not None:
-            raise self._refusal
         if self._abandoned:
             raise SessionClosed(self._header.id)
+        if self._refusal is not None:
+            raise self._refusal
         if not self._created:
             self.calls.call("create", self._header)
             self._created = True
         if self._in_doubt:
-            self._settle()
+            try:
+                self._settle()
+            except StorageDiffers as error:
+                # Two logs under one id do not become one again.
+                self._refusal = error
+                raise
         with self._changed:
             lines = self._lines[self.saved :]
         if not lines:
@@ -230,8 +238,6 @@ class WriteBehind:
         with self._changed:
             self.unsaved_bytes -= sum(map(len, self._lines[self.saved : saved]))
             self.saved = saved
-            if not self.unsaved_bytes:
-                _with_unsaved.discard(self)
 
     # --- after a failure ------------------------------------------------------------------------
 

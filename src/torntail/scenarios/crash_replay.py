@@ -220,7 +220,7 @@ class CrashReplay:
             return None
         if operations_digest(operations[: crash.position]) != fault.operations:
             return None
-        for place in self.places(fault.model, stage, recording):
+        for place in self.places(fault.model, stage, recording, begun=True):
             moment = place.moment
             if (moment.position, moment.torn) == (crash.position, crash.torn):
                 if place.call != fault.during or not _possible(crash, moment.disk):
@@ -228,11 +228,16 @@ class CrashReplay:
                 return Strike(crash, crash.image(moment.disk), place)
         return None
 
-    def places(self, model: Model, stage: Stage, recording: Recording) -> Iterator[Place]:
-        """The moments worth a crash, each with what is owed by then and the call it is in."""
+    def places(
+        self, model: Model, stage: Stage, recording: Recording, *, begun: bool = False
+    ) -> Iterator[Place]:
+        """The moments worth a crash, each with what is owed by then and the call it is in.
+
+        `begun`: also those at which a call has begun and done nothing, as a recorded crash may be.
+        """
         ledgers = ledgers_of(recording, self.calls.capabilities, stage.ledger)
         self._kept.append(ledgers)
-        return places_of(stage.disks[model], model, recording.operations, ledgers)
+        return places_of(stage.disks[model], model, recording.operations, ledgers, begun=begun)
 
     # --- what comes of a disk -------------------------------------------------------------------
 

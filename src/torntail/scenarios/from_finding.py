@@ -159,7 +159,7 @@ class _Retracing(CrashReplay):
 
     def strikes(self, fault: CrashFault, stage: Stage, recording: Recording) -> Iterator[Strike]:
         crash = self._chain[len(self.faults_found)]
-        for place in self.places(fault.model, stage, recording):
+        for place in self.places(fault.model, stage, recording, begun=True):
             if (place.moment.position, place.moment.torn) != (crash.position, crash.torn):
                 continue
             found = CrashFault(

@@ -43,7 +43,7 @@ def refusal(error: str, tree: Any, kind: inspect.Type) -> tuple[str, str]:
         words = [str(word) for word in _words(expected)]
         near = difflib.get_close_matches(match[1].strip("'"), words, n=1)
         meant = f"use {near[0]}, or another" if near else "use one"
-        return where, f"{match[1]} is not known: {meant} of {', '.join(words)}"
+        return where, f"{_cut(match[1])} is not known: {meant} of {', '.join(words)}"
     if match := _MISSING.fullmatch(what):
         struct = expected if isinstance(expected, inspect.StructType) else None
         needed = "" if struct is None else f": {_named(struct)} needs {_required(struct)}"
@@ -51,7 +51,12 @@ def refusal(error: str, tree: Any, kind: inspect.Type) -> tuple[str, str]:
     if match := _OTHER_TYPE.fullmatch(what):
         wanted = " or ".join(_KINDS.get(one, one) for one in match[1].split(" | "))
         return where, f"is to be {wanted}, not {_KINDS.get(match[2], match[2])}"
-    return where, f"{what[:1].lower()}{what[1:]}"
+    return where, _cut(f"{what[:1].lower()}{what[1:]}", 200)
+
+
+def _cut(text: str, length: int = 60) -> str:
+    """What a file holds, as far as a line has room for it."""
+    return text if len(text) <= length else f"{text[: length - 1]}…"
 
 
 def nearest(name: Any, known: Iterable[str]) -> str:

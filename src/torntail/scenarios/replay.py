@@ -24,7 +24,7 @@ from torntail.drive.onlooker import Onlooker
 from torntail.drive.target import Durability, Target, target_of
 from torntail.explore.case_run import check_opens
 from torntail.explore.crash_calls import CrashCalls
-from torntail.explore.room import case_scratch, scratch_base
+from torntail.explore.room import case_scratch, lacks_room, no_room_in, scratch_base
 from torntail.explore.traced_calls import calls_on
 from torntail.judge.capabilities import Capabilities, claims
 from torntail.judge.clauses import clause
@@ -112,7 +112,8 @@ def replay(
 class Replayer:
     """Carries out scenarios one after the other; a context manager. `tick` is called now and then.
 
-    The wrappers of the recorder are put in place at once, before a store is imported.
+    The wrappers of the recorder are put in place at once, before a store is imported. `scratch` is
+    the directory in which stores of plans stand.
     """
 
     def __init__(
@@ -137,15 +138,26 @@ class Replayer:
         if threading.current_thread() is threading.main_thread():
             install()
         self._stack.enter_context(exits.refused())
-        self._scratch: Path = self._stack.enter_context(case_scratch())
-        self._onlooker = self._stack.enter_context(Onlooker(self._scratch))
+        self.scratch: Path = self._stack.enter_context(case_scratch())
+        self._onlooker = self._stack.enter_context(Onlooker(self.scratch))
         return self
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
     def replay(self, scenario: Scenario) -> Replay:
-        """What one scenario comes to; raises `TargetError`."""
+        """What one scenario comes to; raises `TargetError`, and `NoRoomLeft` for a full disk."""
+        result = self._replay(scenario)
+        if any(isinstance(fault, IoFault) for fault in scenario.faults):
+            return result  # Its disk says that it is full.
+        told = [one.sentence for one in result.findings]
+        if result.status == "unknown":
+            told.append(result.reason)
+        if any(lacks_room(self.scratch, text) for text in told):
+            raise no_room_in(self.scratch)
+        return result
+
+    def _replay(self, scenario: Scenario) -> Replay:
         target = self._choice.of(scenario)
         reason = _does_not_apply(scenario, target.capabilities, self._choice)
         if reason:
@@ -174,7 +186,7 @@ class Replayer:
     def _check_opens(self, target: Target) -> None:
         """Once for each target; raises `TargetError`."""
         if target.name not in self._opened:
-            with tempfile.TemporaryDirectory(dir=self._scratch) as directory:
+            with tempfile.TemporaryDirectory(dir=self.scratch) as directory:
                 check_opens(target, Path(directory), self._onlooker, self._call_timeout)
             self._opened.add(target.name)
 
@@ -213,7 +225,7 @@ class Replayer:
         run = run_plan(
             scenario,
             target,
-            self._scratch,
+            self.scratch,
             self._onlooker,
             timeout=self._call_timeout,
             tick=self._tick,

@@ -18,10 +18,11 @@ import msgspec
 
 from torntail.drive.onlooker import HarnessError
 from torntail.drive.target import TargetError, target_of
+from torntail.explore.room import no_room_in, told
 from torntail.judge.evidence import evidence_of
 from torntail.record.inprocess import RecordingFailed
 from torntail.record.install import install
-from torntail.record.scratch import ScratchFull
+from torntail.record.scratch import FULL, ScratchFull
 from torntail.scenarios.crash_replay import CrashLimits
 from torntail.scenarios.files import (
     ScenarioError,
@@ -129,8 +130,16 @@ def _line(replayer: Replayer, order: ReplayOrder, index: int, path: Path) -> Lin
     except (ScenarioError, NoWitness, RecordingFailed) as error:
         return Line(index=index, error=str(error))
     except (HarnessError, ScratchFull) as error:
-        replay = Replay(scenario=path.stem, store="", status="unknown", reason=str(error))
-        return Line(index=index, replay=replay)
+        return _unknown(index, path, told(error))
+    except OSError as error:
+        if error.errno not in FULL:
+            raise
+        return _unknown(index, path, str(no_room_in(error.filename or replayer.scratch)))
+
+
+def _unknown(index: int, path: Path, reason: str) -> Line:
+    replay = Replay(scenario=path.stem, store="", status="unknown", reason=reason)
+    return Line(index=index, replay=replay)
 
 
 def _shrunk(replayer: Replayer, order: ReplayOrder, index: int, path: Path) -> Line:

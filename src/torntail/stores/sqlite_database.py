@@ -401,8 +401,14 @@ class Database:
             if self._peek(status, immutable=True):
                 return True
         except sqlite3.Error as error:
-            if primary_code(error) not in _IN_PART or not self._is_journaled():
+            if primary_code(error) not in _IN_PART:
                 raise
+            if not self._is_journaled():
+                # Another process may have made the database while it was looked at without a lock.
+                now = self._status()
+                if now is None or _state(now) == _state(status):
+                    raise
+                return self._is_ours(now)
         if "-journal" in beside:
             return True
         return "-wal" in beside and self._peek(status, immutable=False)
@@ -411,8 +417,10 @@ class Database:
         connection = self._connect("ro", immutable=immutable)
         try:
             ours = identify(connection, self.path, check_tables=False)
-            # SQLite takes a file shorter than its own header for an empty database.
-            if not ours and status.st_size and not self._is_first_byte(status):
+            # SQLite takes a file shorter than its own header for an empty database. One of a single
+            # byte is: a creation leaves it even when SQLite has rolled it back, since that counts
+            # it as none, and not being synced it may be any byte after a power cut.
+            if not ours and status.st_size > 1:
                 pages = connection.execute("PRAGMA page_count").fetchone()[0]
                 if not pages:
                     error = sqlite3.DatabaseError("the file is not a database")
@@ -421,15 +429,6 @@ class Database:
             return ours
         finally:
             connection.close()
-
-    def _is_first_byte(self, status: os.stat_result) -> bool:
-        """Whether the file is the first byte of a database and no more.
-
-        A creation leaves that even when SQLite has rolled it back: it counts a single byte as none.
-        """
-        if status.st_size != 1:
-            return False  # Not to be opened here: see `_CREATION`.
-        return self.path.read_bytes() == b"S"
 
     def _is_journaled(self) -> bool:
         """Whether a rollback journal stands beside the file whose header SQLite has finished."""
@@ -463,6 +462,10 @@ class Database:
             connection.close()
             raise
         return connection
+
+
+def _state(status: os.stat_result) -> tuple[int, int, int, int]:
+    return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 def _mark(status: os.stat_result) -> FileMark:
