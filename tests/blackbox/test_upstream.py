@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.blackbox.upstream_packages import needs_packages, package
+from tests.blackbox.upstream_packages import package
 from tests.upstream_tables import CLOSERS, HEADER, LOADS, SESSION, Row, events_of, in_short
 from torntail.drive.target import Target, target_of
 from torntail.judge.history import LoadedSession, Refused, Returned
@@ -25,8 +25,6 @@ from torntail.session.dialects import DIALECTS, SHARED_TYPES
 RC8 = DIALECTS["dsh-rc8"]
 OURS = Path("_no-cwd", f"{SESSION}.jsonl")
 THEIRS = Path("_no-cwd", SESSION, "session.jsonl")
-
-pytestmark = needs_packages
 
 
 def load(target: Target, root: Path) -> LoadedSession | Refused:

@@ -4,21 +4,26 @@ the scenarios of `fault-scenarios/upstream`, of which docs/upstream.md says what
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
+import sys
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from tests.blackbox.support import needs_tracing
-from tests.blackbox.upstream_packages import needs_packages, package
+from tests.blackbox.upstream_packages import package
+from tests.upstream_tables import HEADER, events_of
 from torntail import certify
 from torntail.cli import main
 from torntail.drive import dsh
 from torntail.drive.target import TargetError, target_of
+from torntail.judge.history import ListedSession, LoadedSession, Returned
 from torntail.scenarios.batch import replay_files
 from torntail.scenarios.worker import ReplayOrder
+from torntail.session.dialects import DIALECTS
 
 PROJECT = Path(__file__).parents[2]
 UPSTREAM = PROJECT / "fault-scenarios" / "upstream"
@@ -46,7 +51,6 @@ CAME: dict[str, dict[str, str]] = {
 }
 
 
-@needs_packages
 @pytest.mark.parametrize("target", CAME)
 def test_what_came_of_the_scenarios(target: str) -> None:
     package(target)
@@ -56,7 +60,6 @@ def test_what_came_of_the_scenarios(target: str) -> None:
     assert found == CAME[target]
 
 
-@needs_packages
 @needs_tracing
 @pytest.mark.parametrize(
     ("name", "target", "status"),
@@ -75,7 +78,6 @@ def test_what_came_of_the_crashes(name: str, target: str, status: str) -> None:
     assert (result.replay.status, result.replay.reason) == (status, "")
 
 
-@needs_packages
 @needs_tracing
 def test_a_finding_of_a_crash_has_a_command_that_shows_it_again() -> None:
     name = "dsh-jsonl:zstd"
@@ -156,3 +158,45 @@ def test_the_dialects_are_named_where_drivers_are_told_of() -> None:
     page = (PROJECT / "docs" / "driver-protocol.md").read_text(encoding="utf-8")
     for name in ("torntail", "dsh-s", "dsh-rc1", "dsh-rc8"):
         assert f"`{name}`" in page
+
+
+# --- a dialect on the wire ------------------------------------------------------------------------
+
+DRIVER = """
+import json, sys
+kept = {}
+for line in sys.stdin.buffer:
+    asked = json.loads(line)
+    result = {}
+    if asked["call"] == "hello":
+        result = {"protocol": 1, "name": "n", "version": "1", "dialect": "dsh-rc8"}
+    elif asked["call"] == "create":
+        kept["header"] = asked["header"]
+    elif asked["call"] == "append":
+        kept["events"] = asked["events"]
+    elif asked["call"] == "load":
+        result = kept
+    elif asked["call"] == "list":
+        result = {"sessions": [{"session": "s", "header": kept["header"]}]}
+    elif asked["call"] == "close":
+        json.dump(kept, open(sys.argv[1], "w"))
+    sys.stdout.write(json.dumps({"id": asked["id"], "result": result}) + "\\n")
+    sys.stdout.flush()
+"""
+
+
+def test_a_driver_is_asked_in_its_dialect_and_heard_in_ours(tmp_path: Path) -> None:
+    seen = tmp_path / "seen.json"
+    command = [sys.executable, "-I", "-S", "-c", DRIVER, str(seen)]
+    target = target_of(f"exec:{shlex.join(command)}")
+    store = target.open_inline(tmp_path)
+    events = tuple(events_of("TS1 U A1:a R:a"))
+    assert store.create(HEADER) == Returned()
+    assert store.append("s", events) == Returned()
+    assert store.load("s") == Returned(session=LoadedSession(HEADER, events))
+    assert store.list() == Returned(entries=(ListedSession("s", HEADER),))
+    store.close()
+    kept = json.loads(seen.read_text())
+    assert kept["header"]["delegationDepth"] == 0
+    dialect = DIALECTS["dsh-rc8"]
+    assert kept["events"] == [dialect.spoken(event).to_json() for event in events]

@@ -51,7 +51,11 @@ def test_a_violation_exits_1_and_ends_with_the_command_that_shows_it_again() -> 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["nothing"], "neither one of memory, jsonl, sqlite nor of the form module:factory"),
+        (
+            ["nothing"],
+            "neither one of memory, jsonl, sqlite, dsh-jsonl, dsh-sqlite nor of the form "
+            "module:factory",
+        ),
         (["no.such.module:x"], "there is no module 'no'"),
         (["json:no_such"], "module 'json' has no attribute 'no_such'; it has"),
         (["json:__doc__"], "json:__doc__ is str, not a function"),

@@ -141,6 +141,25 @@ def test_the_earlier_era_is_written_as_we_write() -> None:
             assert DIALECTS[name].heard(ours) is ours
 
 
+ODD = [
+    event("turn/end", 0, {"reason": {"kind": "completed"}}, surface_op="append"),
+    event("turn/end", 0, {"turn": 1, "reason": {"kind": "completed"}}, source_event_seqs=[0]),
+    event("turn/start", 0, {"turn": 1, "trigger": None}, surface_op={"op": "replace"}),
+    event("steering/message", 0, {"turn": 1}, surface_op="append"),
+    event("user/message", 0, {"id": "u", "content": [], "source": {}}, surface_op="append"),
+    event("tool/result", 0, {"callId": "", "content": [], "isError": True}),
+    event("assistant/message", 0, {"message": {}, "content": []}),
+    event("note", 0, {"torntail": {"surfaceOp": "append"}}),
+    event("note", 0, None, surface_op="append", extra={"ignorable": 1}),
+]
+
+
+@ERA_R
+@pytest.mark.parametrize("ours", ODD, ids=range(len(ODD)))
+def test_odd_events_come_back_as_they_were(dialect: Any, ours: SessionEvent) -> None:
+    assert dialect.heard(dialect.spoken(ours)) == ours
+
+
 @ERA_R
 @settings(max_examples=200, deadline=None)
 @given(data=st.data())

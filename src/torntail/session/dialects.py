@@ -4,7 +4,8 @@ Decides how an event and a header of ours read in a dialect (`spoken`), and back
 dialect has no place for is carried in a member `torntail` of the event's data, so that nothing is
 lost on the way. The closers of a dialect are ours in other words: which calls they answer, their
 order, seq, time and cited call are compared, not their text. An event that is not as `spoken` would
-have it is heard as it stands, and so differs from what was sent. Does not decide what a program's
+have it is heard as it stands, and so differs from what was sent; one of ours that happens to have
+the shape of the dialect already is heard as what that stands for. Does not decide what a program's
 errors are called: its driver does that.
 
 The published packages of the DeepSeek Harness speak `dsh-rc8` (0.1.0-rc.8) and `dsh-rc1`
@@ -183,12 +184,15 @@ def _spoken(event: SessionEvent, known: frozenset[str] | None) -> SessionEvent:
     surface, sources = event.surface_op, event.source_event_seqs
     extra = event.extra
     carried: dict[str, Json] = {}
-    if isinstance(data, dict) and _CARRIED not in data:
+    if isinstance(data, dict):
+        if _CARRIED in data:
+            carried["own"] = data[_CARRIED]
+            data = {key: value for key, value in data.items() if key != _CARRIED}
         if kind in _MESSAGES and surface is not None and _is_message(data):
             if kind != "user/message":
                 carried["type"] = kind
             kind, data = "user/message", {"id": f"m-{event.seq}", "role": "user", **data}
-        elif kind == "assistant/message" and isinstance(data.get("content"), list):
+        elif kind == "assistant/message" and _is_answer(data):
             data = _assistant_message(data, event.seq)
         elif kind == "tool/result" and _is_result(data):
             data = _tool_result(data, event.seq, sources)
@@ -210,7 +214,7 @@ def _spoken(event: SessionEvent, known: frozenset[str] | None) -> SessionEvent:
         if carried:
             data = {**data, _CARRIED: carried}
     if known is not None and kind not in known and kind:
-        extra = {**(extra or {}), "ignorable": True}
+        extra = {"ignorable": True, **(extra or {})}
     return SessionEvent(kind, event.seq, event.time, data, surface, sources, extra)
 
 
@@ -220,6 +224,10 @@ def _is_message(data: dict[str, Json]) -> bool:
         and isinstance(data.get("source"), dict)
         and not data.keys() & {"id", "role", "message"}
     )
+
+
+def _is_answer(data: dict[str, Json]) -> bool:
+    return isinstance(data.get("content"), list) and "message" not in data
 
 
 def _is_result(data: dict[str, Json]) -> bool:
@@ -297,21 +305,20 @@ def _unwrapped(event: SessionEvent) -> SessionEvent:
     surface, sources = event.surface_op, event.source_event_seqs
     if isinstance(data, dict):
         carried = data.get(_CARRIED)
-        message = data.get("message")
-        reason = data.get("reason")
+        if isinstance(carried, dict):
+            data = {key: data[key] for key in data if key != _CARRIED}
+        message, reason = data.get("message"), data.get("reason")
         if kind == "user/message":
-            data = {key: data[key] for key in data if key not in ("id", "role", _CARRIED)}
+            data = {key: data[key] for key in data if key not in ("id", "role")}
         elif kind == "assistant/message" and isinstance(message, dict):
             data = {key: data[key] for key in data if key != "message"}
             data["content"] = message.get("content")
         elif kind == "tool/result" and isinstance(message, dict):
             data = _heard_result(data, message)
-        elif kind == "turn/end" and isinstance(reason, dict) and not _is_plain_end(data):
+        elif kind == "turn/end" and isinstance(reason, dict):
             inner = reason.get("reason")
             rest = inner.get(_CARRIED) if isinstance(inner, dict) else None
             data = {"turn": data.get("turn"), **rest} if isinstance(rest, dict) else data
-        elif carried is not None:
-            data = {key: data[key] for key in data if key != _CARRIED}
         if isinstance(carried, dict):
             type_ = carried.get("type")
             kind = type_ if isinstance(type_, str) and type_ else kind
@@ -319,6 +326,8 @@ def _unwrapped(event: SessionEvent) -> SessionEvent:
             sources = carried.get("sourceEventSeqs", sources)
             if kind == "turn/start" and "trigger" in carried:
                 data["trigger"] = carried["trigger"]
+            if "own" in carried:
+                data = {**data, _CARRIED: carried["own"]}
     return SessionEvent(kind, event.seq, event.time, data, surface, sources, event.extra)
 
 
