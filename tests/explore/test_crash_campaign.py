@@ -90,7 +90,9 @@ def test_an_odd_store_that_keeps_its_promises_is_not_accused(name: str) -> None:
 def test_a_store_that_writes_past_python_is_not_judged() -> None:
     by_default = certify("tests.zoo.unseen:unseen", only=["CR-1"], workers=0, runs=None)
     assert [result.state for result in by_default.results] == ["not exercised yet"]
-    asked_for = certify("tests.zoo.unseen:unseen", level="power", only=["CR-1"], workers=0, runs=None)
+    asked_for = certify(
+        "tests.zoo.unseen:unseen", level="power", only=["CR-1"], workers=0, runs=None
+    )
     assert [result.state for result in asked_for.results] == ["unknown"]
     assert "sessions.db" in asked_for.results[0].note
     assert asked_for.exit_code == 3

@@ -17,7 +17,7 @@ WITHOUT_VALUES = [
 @pytest.mark.parametrize("name", ["implicit", "implicit_eager", "implicit_unlisted"])
 def test_a_store_that_creates_implicitly_is_not_accused(name: str) -> None:
     target = f"tests.zoo.implicit:{name}"
-    certificate = certify(target, only=WITHOUT_VALUES, images=300, workers=0, runs=None)
+    certificate = certify(target, only=WITHOUT_VALUES, images=1000, workers=0, runs=None)
     assert certificate.findings == ()
     assert certificate.verdict == "pass"
     moot = {one.clause for one in certificate.results if one.state == "not applicable"}
