@@ -12,6 +12,7 @@ import pytest
 from tests.zoo import hiding
 from torntail import certify
 from torntail.judge.verdict import Certificate
+from torntail.record import foreign
 
 _ALONE = """
 import sys
@@ -22,6 +23,12 @@ certificate = certify(
 )
 print(json.dumps(certificate.to_json()))
 """
+
+
+@pytest.fixture(autouse=True)
+def forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a store has looked up through ctypes is held against every later store of a process."""
+    monkeypatch.setattr(foreign, "_seen", [])
 
 
 def crashed(target: str, *clauses: str, workers: int = 0) -> Certificate:
