@@ -52,9 +52,10 @@ class _Exchange:
     def run(self, pairs: list[tuple[Any, Any]], depth: int) -> None:
         """Exchanges each first by its second in whatever holds the first."""
         by_id = {id(old): (old, new) for old, new in pairs}
-        ours = {id(pairs), id(by_id), *map(id, pairs), *map(id, by_id.values())}
+        asked = tuple(old for old, _ in pairs)
+        ours = {id(pairs), id(by_id), id(asked), *map(id, pairs), *map(id, by_id.values())}
         boxes: list[tuple[Any, Any]] = []
-        holders = gc.get_referrers(*(old for old, _ in pairs))
+        holders = gc.get_referrers(*asked)
         modules = {id(vars(module)): name for name, module in _modules()}
         for holder in holders:
             if id(holder) in ours | self.own or holder is holders or _is_frame(holder):
