@@ -41,6 +41,7 @@ from torntail.explore.crash_run import CrashRun, Limits
 from torntail.explore.crash_search import PlanSearch
 from torntail.explore.crash_shard import Share, ShareReport, crash_share
 from torntail.explore.script import Case, Script
+from torntail.record.install import standing
 from torntail.record.scratch import Scratch
 from torntail.record.slots import Slot
 
@@ -197,7 +198,8 @@ def _parse(content: bytes) -> None:
 def _judged() -> Iterator[Measured]:
     best = float("inf")
     report = ShareReport()
-    with Scratch() as scratch, Slot(scratch) as slot:
+    # As in the workers of a campaign, which put the recorder's wrappers in place once.
+    with Scratch() as scratch, Slot(scratch) as slot, standing():
         for _ in range(ROUNDS):
             begun = time.perf_counter()
             report = _crash_jsonl(slot)

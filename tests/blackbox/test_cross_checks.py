@@ -110,7 +110,7 @@ def _words(operation: Operation) -> tuple[object, ...]:
 
 
 def _words_of_strace(listing: str, root: str):
-    """The same, of lines such as `write(3</root/log>, "00", 2) = 2`."""
+    """The same, of lines such as `write(3</sessions/log>, "00", 2) = 2`."""
     for line in listing.splitlines():
         call, _, rest = line.partition("(")
         result = re.search(r"= (\d+)(?:<([^>]*)>)?$", line)

@@ -164,6 +164,16 @@ class CrashCalls:
         if self.capabilities.lists:
             listed = store.list()
         store.close()
+        return self._followed(again, listed, answers, headers)
+
+    def _followed(
+        self,
+        again: Mapping[str, Answer],
+        listed: Answer | None,
+        answers: Mapping[str, Answer],
+        headers: Mapping[str, SessionHeader],
+    ) -> Followed:
+        """What the second loads have changed, and how each session that has a header goes on."""
         changed = tuple(filter(self._is_log, self.slot.changed()))
         continued = {
             session: self._continue(session, answer, headers[session])

@@ -122,13 +122,7 @@ class TracedCalls(TracedRecords):
         _, given = self._ask_each(calls)
         again = dict(zip(answers, given, strict=False))
         listed = given[-1] if self.capabilities.lists else None
-        changed = self.slot.changed()
-        continued = {
-            session: self._continue(session, answer, headers[session])
-            for session, answer in answers.items()
-            if session in headers
-        }
-        return Followed(again, changed, listed, continued)
+        return self._followed(again, listed, answers, headers)
 
     def first_calls(
         self,

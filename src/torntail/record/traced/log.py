@@ -5,25 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 from torntail.crash.disk import Disk, DiskImage
 from torntail.crash.oplog import (
     Acknowledged,
-    CreateFile,
-    Exchange,
     Invoked,
-    Link,
-    MakeDirectory,
     Operation,
-    RemoveDirectory,
-    Rename,
-    SyncAll,
-    SyncDirectory,
-    SyncFailed,
-    SyncFile,
     Truncate,
-    Unlink,
     Write,
 )
 from torntail.record.replay import first_difference, replayed
@@ -41,24 +30,7 @@ __all__ = [
 ]
 
 _KINDS: Final[dict[str, Callable[..., Operation]]] = {
-    kind.__struct_config__.tag: kind  # type: ignore[misc]
-    for kind in (
-        Acknowledged,
-        CreateFile,
-        Exchange,
-        Invoked,
-        Link,
-        MakeDirectory,
-        RemoveDirectory,
-        Rename,
-        SyncAll,
-        SyncDirectory,
-        SyncFailed,
-        SyncFile,
-        Truncate,
-        Unlink,
-        Write,
-    )
+    kind.__struct_config__.tag: kind for kind in get_args(Operation)
 }
 
 Mark = Invoked | Acknowledged
